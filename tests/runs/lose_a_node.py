@@ -17,7 +17,7 @@ from ray.cluster_utils import Cluster
 from torch import Tensor
 
 from proofmap.runs import Ray, run
-from proofmap.runs.worker import Done, Work, Worker
+from proofmap.runs.worker import ChunkTask, ExplainedChunk, Worker
 from tests.runs.setting import Digits, digits_model, job
 
 _IMPATIENT = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 200, "health_check_failure_threshold": 3}
@@ -33,7 +33,7 @@ def main(folder: Path) -> None:
     ray.init(nodes.address, log_to_driver=False, logging_level=logging.ERROR)
 
     class Waiting(Worker):  # inside a function: it travels whole
-        def explain(self, work: Work) -> Done:
+        def explain(self, work: ChunkTask) -> ExplainedChunk:
             here = folder / f"at-{ray.get_runtime_context().get_node_id()}"
             here.touch()
             while not (lost if here == doomed else doomed).exists():

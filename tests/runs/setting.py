@@ -1,4 +1,4 @@
-"""A small data set and what the tests of runs ask of a folder."""
+"""A small data set, and helpers of the run tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proofmap.errors import FileError
 from proofmap.explainers import Source
 from proofmap.runs import Job, Local
 from proofmap.runs.run_job import Setup
-from proofmap.runs.worker import Done, Work
+from proofmap.runs.worker import ChunkTask, ExplainedChunk
 from proofmap.sources import Model, Preparation
 
 COUNT = 14
@@ -25,7 +25,7 @@ EPS = 0.015
 
 @dataclass
 class Digits:
-    """Packaged digits, of which some may be bad; `asked` are those that were read."""
+    """Packaged digits, some of which may be invalid; `asked` lists those that were read."""
 
     count: int = COUNT
     bad: dict[int, Tensor | None] = field(default_factory=dict)  # None: a file that cannot be read
@@ -59,14 +59,14 @@ class Digits:
 
 @dataclass(frozen=True)
 class Interrupted:
-    """Local, until so many chunks are done."""
+    """Local, stopped after a number of chunks."""
 
     chunks: int
 
     def check(self, job: Job) -> None:
         Local().check(job)
 
-    def explain(self, setup: Setup, chunks: Iterator[Work]) -> Generator[Done, None, None]:
+    def explain(self, setup: Setup, chunks: Iterator[ChunkTask]) -> Generator[ExplainedChunk, None, None]:
         for k, done in enumerate(Local().explain(setup, chunks)):
             if k == self.chunks:
                 raise KeyboardInterrupt
@@ -86,7 +86,7 @@ def job(**changes: Any) -> Job:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every result file; the log is none."""
+    """Return all result files, without the log."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != "log.jsonl"]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(files)}
 

@@ -1,4 +1,4 @@
-"""The inputs that attain lower sides, kept in a run's folder: every lower side is the network's value at its point."""
+"""Stored attained points of a run: every lower bound is the network's value at its point."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 import proofmap as pm
 from proofmap.errors import FileError, InputError
 from proofmap.runs import Results, run
-from proofmap.runs.attained_points import NAMES, packed, unpacked
+from proofmap.runs.attained_points import POINT_ARRAYS, pack_points, unpack_points
 from tests.runs.setting import EPS, Digits, digits_model, job
 
 COUNT, FAILED = 3, 0
@@ -56,7 +56,7 @@ def test_without_a_search_there_are_none(tmp_path: Path) -> None:
     run(Digits(2), digits_model(), job(), tmp_path, progress=False)
     assert Results.open(tmp_path).points(0) is None
     (chunk,) = (tmp_path / "chunks").iterdir()
-    assert not set(NAMES) & set(load_file(chunk))
+    assert not set(POINT_ARRAYS) & set(load_file(chunk))
     old = Results.open(Path(__file__).parent / "old")
     assert [old.points(k) for k in range(3)] == [None] * 3
 
@@ -64,7 +64,7 @@ def test_without_a_search_there_are_none(tmp_path: Path) -> None:
 def test_what_points_have_in_common_is_kept_once(results: Results) -> None:
     arrays = load_file(results.parts[0].file)
     whole = 17 * 28 * 28 * 4
-    assert sum(arrays[name].nbytes for name in NAMES) < whole / 3
+    assert sum(arrays[name].nbytes for name in POINT_ARRAYS) < whole / 3
 
 
 def test_points_come_back_bit_for_bit(tmp_path: Path) -> None:
@@ -74,19 +74,19 @@ def test_points_come_back_bit_for_bit(tmp_path: Path) -> None:
     points = x[:, None] + draw.normal(size=(3, 5, 2, 4)).astype(np.float32).round()
     points[2, 1:] = np.where(mask[2] == np.arange(4)[:, None, None], x[2], points[2, 0])  # nothing else differs
     points[0, 3, 0, 1], points[0, 0, 0, 1] = -0.0, 0.0
-    found = packed([points[0], None, points[2]], [*x], [*mask])
+    found = pack_points([points[0], None, points[2]], [*x], [*mask])
     save_file(found, tmp_path / "c.safetensors")
     for row in (0, 2):
-        again = unpacked(tmp_path / "c.safetensors", row, mask[row], 4)
+        again = unpack_points(tmp_path / "c.safetensors", row, mask[row], 4)
         np.testing.assert_array_equal(again.view(np.uint32), points[row].view(np.uint32))
-    longer = unpacked(tmp_path / "c.safetensors", 0, mask[0], 6)  # with two groups that no variable is in
+    longer = unpack_points(tmp_path / "c.safetensors", 0, mask[0], 6)  # with two groups that no variable is in
     np.testing.assert_array_equal(longer[5:], np.stack([points[0, 0]] * 2))
 
 
 def test_damage_is_said(tmp_path: Path) -> None:
     x, points = np.zeros((1, 4), dtype=np.float32), np.ones((5, 4), dtype=np.float32)
-    found = packed([points], [*x], [np.arange(4)])
+    found = pack_points([points], [*x], [np.arange(4)])
     found["points_place"] = found["points_place"] + np.uint32(99)
     save_file(found, tmp_path / "c.safetensors")
     with pytest.raises(FileError, match=r"cannot read the points in .*run again to make it anew"):
-        unpacked(tmp_path / "c.safetensors", 0, np.arange(4), 4)
+        unpack_points(tmp_path / "c.safetensors", 0, np.arange(4), 4)

@@ -1,4 +1,4 @@
-"""Forged chunks whose hashes all fit: what cannot be is refused by every reader, and made again by a resumed run."""
+"""Forged chunks with matching hashes: every reader refuses impossible values, and a resumed run repeats the chunk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import proofmap as pm
 from proofmap.errors import FileError
 from proofmap.report import report
 from proofmap.runs import Results, run
-from proofmap.runs.manifest import seal
+from proofmap.runs.manifest import manifest_digest
 from tests.cli.invoke import called
 from tests.runs.setting import Digits, Interrupted, contents, digits_model, job
 
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def forged(folder: Path, to: Path, change: Change, number: int = 1) -> Path:
-    """A copy of which a chunk says something else, with all hashes made to fit."""
+    """Return a copy of a run with a changed chunk and matching hashes."""
     shutil.copytree(folder, to)
     path = to / "chunks" / f"{number:06d}.safetensors"
     with safe_open(path, framework="numpy") as file:
@@ -61,7 +61,7 @@ def forged(folder: Path, to: Path, change: Change, number: int = 1) -> Path:
 def resealed(folder: Path, change: Callable[[Any], object]) -> None:
     said = json.loads((folder / "manifest.json").read_text())
     change(said)
-    said["digest"] = seal(said)
+    said["digest"] = manifest_digest(said)
     (folder / "manifest.json").write_text(json.dumps(said))
 
 
@@ -81,7 +81,7 @@ def narrow(arrays: Arrays, words: dict[str, Any]) -> None:
 
 
 def lowered(arrays: Arrays, words: dict[str, Any]) -> None:
-    """A lower side above the upper one."""
+    """A lower bound above the upper bound."""
     arrays["full_lower"] = arrays["full"] + 1
     arrays["frozen_lower"] = arrays["frozen"] - 1
 
@@ -131,7 +131,7 @@ def test_every_reader_refuses_it_and_a_resumed_run_makes_it_again(folder: Path, 
 
 
 def test_swapped_chunks_are_made_again(folder: Path, tmp_path: Path) -> None:
-    """By their entries alone, and with their files, in a run that is not finished."""
+    """Chunks exchanged by their entries alone, and with their files, in an unfinished run."""
     for name, files in (("entries", False), ("files", True)):
         to = tmp_path / name
         with pytest.raises(KeyboardInterrupt):
@@ -158,7 +158,7 @@ def test_swapped_chunks_are_made_again(folder: Path, tmp_path: Path) -> None:
 
 
 def test_rows_of_other_samples_are_made_again_in_a_shuffled_run(tmp_path: Path) -> None:
-    """No row of such a run says by itself that it is in the wrong place."""
+    """In a shuffled run no single row shows that it is in the wrong place."""
     for name in ("whole", "swapped"):
         run(Digits(8), digits_model(), job(), tmp_path / name, progress=False, shuffle=True)
     whole = contents(tmp_path / "whole")

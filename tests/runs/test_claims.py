@@ -1,4 +1,4 @@
-"""What a run claims is what its rows say: the manifest is believed in nothing, and shares name what they are of."""
+"""The statements of a run follow from its rows: changed manifests are refused, and shares name their totals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BALL = f"ε = {EPS} in L∞, values within [0, 1]"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a run in which two samples failed, and one has a label that is not its class."""
+    """Results of a run with two failed samples and one wrong label."""
     out = tmp_path_factory.mktemp("run") / "out"
     samples = Digits(bad=dict(FAILED))
     assert samples.labels is not None
@@ -48,20 +48,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed(folder: Path, to: Path, change: Callable[[Any], object], *, sealed: bool) -> Path:
-    """A copy whose manifest says something else; sealed: with the digest of what it says."""
-    from proofmap.runs.manifest import seal
+    """Return a copy with a changed manifest; sealed: with a matching digest."""
+    from proofmap.runs.manifest import manifest_digest
 
     shutil.copytree(folder, to)
     said = json.loads((to / "manifest.json").read_text())
     change(said)
     if sealed:
-        said["digest"] = seal(said)
+        said["digest"] = manifest_digest(said)
     (to / "manifest.json").write_text(json.dumps(said))
     return to
 
 
 def test_a_manifest_that_was_changed_by_hand_is_refused_with_both_values(folder: Path, tmp_path: Path) -> None:
-    """The radius of 0.015 becomes 0.5: nobody may read that so much was proven."""
+    """A radius that is changed from 0.015 to 0.5 must be refused."""
     to = tmp_path / "other"
     shutil.copytree(folder, to)
     text = (to / "manifest.json").read_text()
@@ -77,7 +77,7 @@ def test_a_manifest_that_was_changed_by_hand_is_refused_with_both_values(folder:
 
 
 def test_what_no_row_repeats_is_held_by_the_digest(folder: Path, tmp_path: Path) -> None:
-    """Names of classes stand in the manifest alone."""
+    """Only the manifest has class names."""
 
     def change(said: Any) -> None:
         said["run"]["model"]["classes"] = [f"class {k}" for k in range(10)]
@@ -118,7 +118,7 @@ def test_a_manifest_with_a_fitting_digest_still_has_to_say_what_the_rows_say(
 
 
 def test_a_row_with_another_radius_is_refused_with_both(folder: Path, tmp_path: Path) -> None:
-    """Even where the chunk's own words, its SHA-256 and the manifest were all made to fit."""
+    """Even if the chunk's texts, its SHA-256 and the manifest were all changed to fit."""
     from safetensors import safe_open
     from safetensors.numpy import save
 
@@ -154,7 +154,7 @@ def test_another_model_is_refused_for_runs_too(folder: Path, tmp_path: Path) -> 
     assert "give the model that was explained" in found.stderr
     found = called("report", tmp_path / "page.html", folder, "--model", "zoo:mnist_mlp")
     assert found.exit_code == 0, found.stderr
-    assert "zoo:mnist_mlp was given to this report, and is the network" in (tmp_path / "page.html").read_text()
+    assert "zoo:mnist_mlp was given to this report. It is the explained network" in (tmp_path / "page.html").read_text()
 
 
 def test_every_share_names_what_it_is_of_and_failures_are_not_proven(folder: Path) -> None:
@@ -202,7 +202,7 @@ def test_counts_stand_at_whole_numbers(folder: Path) -> None:
     ],
 )
 def test_the_axis_names_what_is_drawn(changes: dict[str, Any], named: str, tmp_path: Path) -> None:
-    """And zero is marked only where it decides."""
+    """Zero is marked only if it decides the class."""
     figure = Figure()
     part: Any = figure.subfigures()
     _overlaps(part, run(Digits(1), digits_model(), job(**changes), tmp_path, progress=False))
@@ -223,7 +223,7 @@ def test_without_labels_there_is_no_accuracy(tmp_path: Path) -> None:
 def test_a_class_that_the_sample_is_not_is_refuted_and_not_undecided(tmp_path: Path) -> None:
     found = run(Digits(3), digits_model(), job(target=0), tmp_path, progress=False)
     assert (found.certified, found.refuted) == (0, 3)
-    assert "refuted, the sample itself is classified otherwise: 3 of 3 samples (100.0 %)" in found.text()
+    assert "refuted, the input itself has another class: 3 of 3 samples (100.0 %)" in found.text()
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_class_that_the_sample_is_not_is_refuted_and_not_undecided(tmp_path: P
     ],
 )
 def test_tables_name_numbers_by_what_they_are(method: str, settings: dict[str, Any], name: str, tmp_path: Path) -> None:
-    """A lower bound that samples reached never stands under the name of a proven upper bound."""
+    """A lower bound by samples never has the name of a proven upper bound."""
     work = job(method=method, settings=settings)
     if method == "probable":
         work = replace(work, ball=pm.Ball(EPS, norm=2))
@@ -291,7 +291,7 @@ def test_what_was_taken_off_the_network_is_told(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(pm.EVA, "_record", lambda self, *of: {**plain(self, *of), "taken_off": "softmax"})
     found = run(Digits(2), digits_model(), job(), tmp_path / "run", progress=False)
-    said = "final softmax was taken off the network before bounding"
+    said = "final softmax was removed from the network before bounding"
     assert said in found.text()
     report(tmp_path / "page.html", [], runs=[("run", Results.open(tmp_path / "run"))])
     assert said in (tmp_path / "page.html").read_text()

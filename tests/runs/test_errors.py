@@ -1,4 +1,4 @@
-"""Standard errors of scores that are means over draws: a run keeps them as it keeps the scores."""
+"""Runs store the standard errors of scores that are means over random draws."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_tables_and_arrays_have_them(results: Results, tmp_path: Path) -> None:
 
 
 def test_what_has_none_says_so() -> None:
-    """A run of a method without them, which is also one of before they were kept."""
+    """A run of a method without standard errors; its files are like those of older versions."""
     old = Results.open(Path(__file__).parent / "old")
     assert "errors" not in old.names
     with pytest.raises(InputError, match="got the array 'errors', expected one of"):
@@ -66,7 +66,7 @@ def test_what_has_none_says_so() -> None:
 
 
 def test_groups_that_a_sample_has_not_have_none_to_tell(tmp_path: Path) -> None:
-    """As its score is 0, so is its error."""
+    """An empty group has the score 0 and the standard error 0."""
     chosen = job(method="smooth", settings=SETTINGS, groups=pm.groups.superpixels(9), chunk=2)
     run(Digits(4), digits_model(), chosen, tmp_path, progress=False)
     results = Results.open(tmp_path)

@@ -1,4 +1,4 @@
-"""Samples whose files have names that some format or reader stumbles over: real files, through every output."""
+"""Samples with file names that are difficult for formats or readers, through every output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import proofmap as pm
 from proofmap.runs import Results
 from tests.cli.invoke import called
 from tests.sources.files import write_linear
-from tests.storage.test_csv_cells import read_back
+from tests.storage.test_exported_tables import read_back
 
 LONG = 240 * "n" + ".npy"
 NAMES = [
@@ -43,7 +43,7 @@ def without_drawings() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of a run over them, beside its data and its model."""
+    """The results of a run over these files, with its data and model."""
     place = tmp_path_factory.mktemp("hostile")
     data = os.fsencode(place / "data")
     os.mkdir(data)
@@ -88,7 +88,7 @@ def test_tables_and_arrays_read_back(folder: Path, names: list[str], tmp_path: P
 
 
 def test_claims_are_written_and_say_no_more_than_claimed(folder: Path, tmp_path: Path) -> None:
-    """A name with a line break does not add an assertion."""
+    """A name with a line break adds no assertion to the file."""
     words = ["claim", folder, "--data", folder.parent / "data", "--out", tmp_path / "claims", "--groups", "all"]
     found = called(*words)
     assert found.exit_code == 0, found.output

@@ -1,4 +1,4 @@
-"""Results in the folder of the samples they are of: started again, the samples are the same."""
+"""Results inside the folder of the samples: a second start finds the same samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pictures(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("out", ["results", "deep/results", "."])
 def test_a_run_goes_on_inside_its_data(pictures: Path, out: str) -> None:
-    """After a kill, and after it came to its end; results in the folder itself leave its samples what they are."""
+    """After an interruption and after a complete run; results in the data folder do not count as samples."""
 
     def again(**settings: object) -> None:
         samples = open_samples([pictures], GREY)

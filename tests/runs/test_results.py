@@ -1,4 +1,4 @@
-"""Results as arrays, as sums and in other formats; and files that somebody changed."""
+"""Results as arrays, totals and exports, and changed files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from safetensors.numpy import save
 import proofmap as pm
 from proofmap.errors import FileError, InputError
 from proofmap.runs import Results, run
-from proofmap.runs.chunk import Words, pack
-from proofmap.runs.manifest import seal
-from proofmap.runs.results import Part
+from proofmap.runs.chunk import ChunkTexts, pack_chunk
+from proofmap.runs.manifest import manifest_digest
+from proofmap.runs.results import ChunkResults
 from proofmap.runs.totals import Distribution, total
 from tests.runs.setting import COUNT, Digits, contents, digits_model, job
 
@@ -32,7 +32,7 @@ FAILED = 5
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a run in which one sample failed."""
+    """Results of a run with one failed sample."""
     out = tmp_path_factory.mktemp("run") / "out"
     run(Digits(bad={FAILED: None}), digits_model(), job(), out, progress=False)
     return out
@@ -65,11 +65,11 @@ def test_of_an_unfinished_run_there_is_what_is_there(folder: Path, tmp_path: Pat
 
 
 def test_the_same_results_give_the_same_bytes() -> None:
-    """Over several: safetensors orders metadata by chance."""
-    words = Words("certified", ["a", "b"], {1: "x", 0: "y"}, [None, None], {"mask": None})
+    """Packed several times, because safetensors orders metadata at random."""
+    words = ChunkTexts("certified", ["a", "b"], {1: "x", 0: "y"}, [None, None], {"mask": None})
     index, scores = np.arange(2), np.ones((2, 3), dtype=np.float32)
-    there = {pack(words, {"index": index, "scores": scores}) for _ in range(8)}
-    assert there == {pack(words, {"scores": scores, "index": index})}
+    there = {pack_chunk(words, {"index": index, "scores": scores}) for _ in range(8)}
+    assert there == {pack_chunk(words, {"scores": scores, "index": index})}
 
 
 def test_samples_without_a_label_are_no_mistakes(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_bound_of_another_objective_certifies_nothing(tmp_path: Path) -> None:
 
 
 def test_what_decides_nothing_by_default_refutes_nothing(tmp_path: Path) -> None:
-    """The class's own output alone says nothing of the class that is ahead."""
+    """The output of one class alone does not decide which class wins."""
     work = job(method="blend", settings={"samples": 4, "attack_steps": 1, "steps": 1})
     totals = run(Digits(2), digits_model(), work, tmp_path, progress=False)
     assert (totals.objective, totals.refuted) == ("class", None)
@@ -199,15 +199,15 @@ def test_arrays_travel_whole(results: Results, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["csv", "npz", "parquet", "zarr"])
 def test_an_export_reads_every_row_a_few_times(results: Results, tmp_path: Path, suffix: str) -> None:
-    """Not once for every other row: its time is linear in their number."""
-    sound = Part.words.fget  # type: ignore[attr-defined]
+    """The work is linear in the number of rows."""
+    sound = ChunkResults.texts.fget  # type: ignore[attr-defined]
     count = [0]
 
-    def counted(part: Part) -> Words:
+    def counted(part: ChunkResults) -> ChunkTexts:
         count[0] += 1
         return sound(part)  # type: ignore[no-any-return]
 
-    with patch.object(Part, "words", property(counted)):
+    with patch.object(ChunkResults, "texts", property(counted)):
         results.export(tmp_path / f"r.{suffix}")
     assert 0 < count[0] <= 10 * COUNT
 
@@ -231,7 +231,7 @@ def test_an_export_is_whole_or_not_there(results: Results, tmp_path: Path, monke
     def broken(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("proofmap.runs.results_export.widened", broken)
+    monkeypatch.setattr("proofmap.runs.results_export.with_missing_groups", broken)
     with pytest.raises(KeyboardInterrupt):
         results.export(tmp_path / "r.csv")
     assert list(tmp_path.iterdir()) == []
@@ -246,7 +246,7 @@ def copied(folder: Path, out: Path) -> None:
 def changed(folder: Path, change: Callable[[Any], object]) -> None:
     found = json.loads((folder / "manifest.json").read_text())
     change(found)
-    found["digest"] = seal(found)
+    found["digest"] = manifest_digest(found)
     (folder / "manifest.json").write_text(json.dumps(found))
 
 
@@ -269,7 +269,7 @@ def renamed(name: str) -> Callable[[Any], object]:
     ],
 )
 def test_a_manifest_does_not_lead_out_of_its_folder(folder: Path, tmp_path: Path, name: str) -> None:
-    """Not for readers, and not for a run that goes on."""
+    """Neither readers nor a resumed run accept it."""
     out = tmp_path / "run"
     out.mkdir()
     copied(folder, out)
@@ -362,7 +362,7 @@ def test_a_foreign_chunk_is_refused(folder: Path, tmp_path: Path, content: bytes
 
 @pytest.fixture(scope="module")
 def torn(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy for many examples."""
+    """A copy that serves many examples."""
     out = tmp_path_factory.mktemp("torn")
     copied(folder, out)
     return out
@@ -370,7 +370,7 @@ def torn(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(data=st.data())
 def test_changed_files_are_read_or_refused(folder: Path, torn: Path, data: st.DataObject) -> None:
-    """Whatever bytes are put where: nothing but a FileError, and never something outside the folder."""
+    """Random bytes in any file raise FileError alone, and nothing outside the folder is read."""
     name = data.draw(st.sampled_from(["manifest.json", "chunks/000000.safetensors", "mask.npy"]))
     whole = (folder / name).read_bytes()
     start = data.draw(st.integers(0, min(len(whole), 3000)))

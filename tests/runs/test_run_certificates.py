@@ -1,4 +1,4 @@
-"""Certificates of a run: one for every row, checked anew, and made only once."""
+"""Certificates of a run: one per row, accepted by the checker, and computed only once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.sources.files import write_linear
 
 @pytest.fixture(scope="module", autouse=True)
 def without_drawings() -> Iterator[None]:
-    """Drawings take longer than these runs."""
+    """Replace the figures, which take longer than these runs."""
     with patch("proofmap.runs.totals_figure.draw", lambda totals: b""):
         yield
 
@@ -74,7 +74,7 @@ def flipped(path: Path) -> None:
 
 
 def test_damage_is_repaired_and_nothing_else_is_made(tmp_path: Path) -> None:
-    """A bit of a certificate, and an input of other values: both are made again as they were."""
+    """A changed certificate and a changed input are written again with the same bytes."""
     certified(tmp_path)
     whole, folder = contents(tmp_path), tmp_path / "certificates"
     flipped(folder / "000001.proof")
@@ -88,7 +88,7 @@ def test_damage_is_repaired_and_nothing_else_is_made(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_killed_between_certificates_keeps_them(tmp_path: Path) -> None:
-    """Without an index the log says which certificates are as they were written; a cut line says nothing."""
+    """Without an index the log identifies unchanged certificates; a truncated line is ignored."""
     made: list[Certificate] = []
 
     def killed(*args: Any) -> Certificate:
@@ -110,7 +110,7 @@ def test_a_run_that_is_killed_between_certificates_keeps_them(tmp_path: Path) ->
 
 
 def test_a_certificate_is_about_the_sample_that_was_explained(tmp_path: Path) -> None:
-    """A file that changes after it was explained ends the run, and no certificate is about it."""
+    """A file that changes after its explanation ends the run without a certificate."""
     samples = Digits()
     run(samples, digits_model(), job(), tmp_path, progress=False, limit=2)
     samples.images = samples.images.clone()
@@ -122,7 +122,7 @@ def test_a_certificate_is_about_the_sample_that_was_explained(tmp_path: Path) ->
 
 @pytest.mark.parametrize("when", ["before the first chunk", "before the first certificate"])
 def test_a_model_file_that_is_replaced_during_a_run_changes_nothing(tmp_path: Path, when: str) -> None:
-    """Certificates are about the file that the manifest names, and that is what the folder keeps."""
+    """Certificates are about the file that the manifest names, and the folder stores this file."""
     file = write_linear(tmp_path / "net.onnx", (1, 28, 28), classes=10)
     content = file.read_bytes()
     other = write_linear(tmp_path / "other.onnx", (1, 28, 28), classes=10).read_bytes()[:-1]

@@ -1,4 +1,4 @@
-"""Runs whose overlaps have two sides: chunks, sums, exports and pages have the intervals; those without have none."""
+"""Runs with lower and upper bounds: chunks, totals, exports and pages have intervals; other runs have none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proofmap.explainers.methods import eva
 from proofmap.report import report
 from proofmap.runs import Results, run
 from proofmap.runs.chunk import Array
-from proofmap.runs.results import Part
+from proofmap.runs.results import ChunkResults
 from proofmap.runs.totals import total
 from proofmap.text.proven_ranks import ranks
 from proofmap.verify.overlap import Overlap
@@ -27,11 +27,11 @@ from tests.runs.setting import EPS, Digits, digits_model, job
 
 COUNT, FAILED, GAP = 6, 4, 0.0005
 NEW = ["full_lower", "frozen_lower", "score_lower", "score_upper"]
-DROPS = ["drop_lower", "drop_upper"]
+DROP_BOUNDS = ["drop_lower", "drop_upper"]
 
 
 def met(*arguments: Any) -> Overlap:
-    """As if a search had met inputs that reach every overlap to the gap, that of the ball to a quarter of it."""
+    """Simulate a search whose lower bounds are within the gap, and within a quarter of it for the ball."""
     over: Overlap = BOUNDED(*arguments)
     lower = torch.maximum(over.frozen - GAP, over.nominal[:, None])
     return replace(over, full_lower=over.full - GAP / 4, frozen_lower=lower)
@@ -60,7 +60,7 @@ def explained() -> pm.Explanation:
 
 def test_rows_are_those_of_the_explanations(results: Results, explained: pm.Explanation) -> None:
     results.check()
-    assert [name for name in results.names if name in (*NEW, *DROPS)] == NEW
+    assert [name for name in results.names if name in (*NEW, *DROP_BOUNDS)] == NEW
     found = np.stack([results["score_lower"], results["score_upper"]], axis=2)
     np.testing.assert_allclose(found[:FAILED], explained.intervals.numpy(), atol=1e-5)
     assert np.isnan(found[FAILED]).all()
@@ -85,7 +85,7 @@ def test_an_input_that_was_met_refutes(results: Results, monkeypatch: pytest.Mon
     get = Results.__getitem__
     monkeypatch.setattr(Results, "__getitem__", lambda self, name: rows.get(name, get(self, name)))
     assert total(results).refuted == 2
-    assert "refuted, an input of the ball is classified otherwise: 2 of 6" in total(results).text()
+    assert "refuted, an input in the ball has another class: 2 of 6" in total(results).text()
 
 
 def test_exports_have_the_intervals(results: Results, tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_a_page_says_what_is_proven_of_the_scores(results: Results, tmp_path: Pa
     ranked = total(results).ranked
     assert ranked
     assert f"For {ranked} of 6 samples" in page
-    assert "which groups of values matter most, ten of them, or half where they are fewer than twenty" in page
-    assert "nothing is proven of the means that are shown" in page
+    assert "the ten groups of values that matter most; half of the groups if there are fewer than twenty" in page
+    assert "The files contain a proven interval for each score of a sample; the means have" in page
 
 
 def test_without_a_search_files_are_as_they_were(tmp_path: Path) -> None:
@@ -146,11 +146,11 @@ def test_without_a_search_files_are_as_they_were(tmp_path: Path) -> None:
     assert total(results).ranked is None
     assert "matters_most_proven" not in total(results).json()
     with safe_open(next((tmp_path / "chunks").iterdir()), framework="numpy") as file:
-        assert not {*NEW, *DROPS} & set(file.keys())
+        assert not {*NEW, *DROP_BOUNDS} & set(file.keys())
 
 
 def test_a_chunk_without_lower_sides_has_those_of_its_samples(results: Results, tmp_path: Path) -> None:
-    """As of a run that an earlier release began."""
+    """As in a run that an earlier release started."""
     run(Digits(2), digits_model(), job(), tmp_path, progress=False)
     (part,) = Results.open(tmp_path).parts
     np.testing.assert_array_equal(part["full_lower"], part["nominal"])
@@ -174,7 +174,7 @@ def test_a_chunk_of_which_nothing_could_be_explained(tmp_path: Path, monkeypatch
     results.export(tmp_path / "t.csv")
 
 
-class Narrow(Part):
+class Narrow(ChunkResults):
     """A chunk whose samples have five groups."""
 
     def __getitem__(self, name: str) -> Array:

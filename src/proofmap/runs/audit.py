@@ -1,4 +1,4 @@
-"""The checks of each chunk before its numbers are used, by a report, by an export, or by a run that is resumed."""
+"""Audit of a run's chunks before a report, an export or a resumed run uses them: hashes, manifest and invariants."""
 
 from __future__ import annotations
 
@@ -10,59 +10,59 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proofmap.errors import FileError
-from proofmap.runs.chunk_invariants import violation
-from proofmap.runs.manifest import Entry, chunk_file, contradiction
+from proofmap.runs.chunk_invariants import find_violation
+from proofmap.runs.manifest import ChunkEntry, chunk_file, contradiction
 from proofmap.storage.hashing import hash_file
-from proofmap.storage.resumable_folder import inside
+from proofmap.storage.resumable_folder import path_inside
 
 if TYPE_CHECKING:
-    from proofmap.runs.results import Part, Results
+    from proofmap.runs.results import ChunkResults, Results
 
-__all__ = ["Fault", "faults"]
+__all__ = ["ChunkFault", "find_faults"]
 
 
 @dataclass(frozen=True)
-class Fault:
-    """The reason why a chunk cannot be used, by itself and as a whole sentence."""
+class ChunkFault:
+    """The reason why a chunk cannot be used, as a clause and as a whole sentence."""
 
     number: int
     why: str
     sentence: str
 
 
-def faults(results: Results) -> Iterator[Fault]:
-    """The chunks of a run that are not as they were written, and those that say what cannot be."""
+def find_faults(results: Results) -> Iterator[ChunkFault]:
+    """Yield the chunks whose files have changed, or whose content contradicts the manifest or itself."""
     folder, manifest = results.folder, results.manifest
     for number, entry in sorted(manifest.chunks.items()):
         damage = _damage(folder, entry)
         if damage is not None:
-            yield Fault(number, damage, f"{folder} is damaged: {damage}; run again to make it anew")
+            yield ChunkFault(number, damage, f"{folder} is damaged: {damage}; run again to make it anew")
             continue
         try:
             why = _contradiction(manifest.about, number, entry, results.part(entry))
         except FileError as error:
-            yield Fault(number, str(error), str(error))
+            yield ChunkFault(number, str(error), str(error))
             continue
         if why is not None:
-            yield Fault(number, why, f"{folder} contradicts itself: {why}; run it again, into a new folder")
+            yield ChunkFault(number, why, f"{folder} contradicts itself: {why}; run it again, into a new folder")
 
 
-def _damage(folder: Path, entry: Entry) -> str | None:
+def _damage(folder: Path, entry: ChunkEntry) -> str | None:
     try:
-        actual = hash_file(inside(folder, entry.file))
+        actual = hash_file(path_inside(folder, entry.file))
     except FileError as error:
         return f"{entry.file} cannot be read ({error})"
     return None if actual == entry.sha256 else f"{entry.file} has SHA-256 {actual}, expected {entry.sha256}"
 
 
-def _contradiction(about: Mapping[str, Any], number: int, entry: Entry, part: Part) -> str | None:
-    """What a chunk says that the manifest, or the chunk itself, says otherwise."""
-    job, words, first = about["job"], part.words, number * about["job"]["chunk"]
+def _contradiction(about: Mapping[str, Any], number: int, entry: ChunkEntry, part: ChunkResults) -> str | None:
+    """Return the first contradiction between a chunk and the manifest, or within the chunk; None if there is none."""
+    job, texts, first = about["job"], part.texts, number * about["job"]["chunk"]
     expected = min(job["chunk"], about["data"]["samples"] - first)
     if (entry.file, entry.samples) != (chunk_file(number), expected):
         given = f"{entry.file} with {entry.samples} samples"
         return f"chunk {number} is {given} in the manifest, expected {chunk_file(number)} with {expected}"
-    why = contradiction(about, words.about, entry.file)
+    why = contradiction(about, texts.about, entry.file)
     if why is not None:
         return why
     eps = None if job["ball"] is None else job["ball"]["eps"]
@@ -70,7 +70,7 @@ def _contradiction(about: Mapping[str, Any], number: int, entry: Entry, part: Pa
         if name in part.names and isinstance(value, float | int):
             values = part[name]
             for row in np.flatnonzero(part.explained & (values != value)).tolist():
-                otherwise = f"{values[row]:g} in row {first + row}, {words.names[row]}"
+                otherwise = f"{values[row]:g} in row {first + row}, {texts.names[row]}"
                 return f"{where} is {value:g} in the manifest and {otherwise}"
-    broken = violation(about, words, part.held, first)
+    broken = find_violation(about, texts, part.held, first)
     return None if broken is None else f"in {entry.file} {broken}"

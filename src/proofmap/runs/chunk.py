@@ -1,6 +1,6 @@
-"""The results of some samples as one file: safetensors, with what is no array as JSON in its metadata.
+"""Chunk files: the results of some samples as arrays in safetensors, with all texts as JSON in the metadata.
 
-Nothing in it is ever executed, and the same results give the same bytes.
+Reading a chunk executes no code, and the same results give the same bytes.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from safetensors.numpy import save
 from proofmap.errors import FileError
 from proofmap.explainers.explanation import Guarantee
 
-__all__ = ["ARRAYS", "DROPS", "ERRORS", "LOWER", "SCORES", "WHOLE", "Array", "Words"]
-__all__ += ["pack", "read_array", "read_words", "widened"]
+__all__ = ["ARRAYS", "DROP_BOUNDS", "ERRORS", "FULL_BALL_OF", "LOWER_BOUNDS", "SCORE_BOUNDS", "Array", "ChunkTexts"]
+__all__ += ["pack_chunk", "read_array", "read_chunk_texts", "with_missing_groups"]
 
 Array = NDArray[Any]
 
 _FORMAT = "proofmap-chunk"
 _VERSION = 2
 
-# name: (dtype, fill, rank). Every array has a row for each sample, in the order of the run, and the fill value where a
-# sample could not be explained.
+# name: (dtype, fill, rank). Every array has one row per sample, in the order of the run. Rows of samples that could not
+# be explained have the fill value.
 ARRAYS: Mapping[str, tuple[str, Any, int]] = {
-    "index": ("int64", -1, 1),  # of the sample in the data set
+    "index": ("int64", -1, 1),  # the sample's index in the data set
     "label": ("int64", -1, 1),
     "target": ("int64", -1, 1),
     "predicted": ("int64", -1, 1),
@@ -38,43 +38,49 @@ ARRAYS: Mapping[str, tuple[str, Any, int]] = {
     "full": ("float32", np.nan, 1),  # AO(B)
     "nominal": ("float32", np.nan, 1),  # the overlap at x itself
     "scores": ("float32", np.nan, 2),  # (n, G)
-    "errors": ("float32", np.nan, 2),  # (n, G) the standard errors of the scores, where these are means over draws
+    "errors": ("float32", np.nan, 2),  # (n, G) standard errors of scores that are means over draws
     "frozen": ("float32", np.nan, 2),  # (n, G) AO(B_u)
-    "full_lower": ("float32", np.nan, 1),  # what AO(B) is at least, where inputs were met that reach more than x,
-    "frozen_lower": ("float32", np.nan, 2),  # (n, G) and AO(B_u)
-    "drop_lower": ("float64", np.nan, 2),  # (n, G) between which AO(B) - AO(B_u) is, where it was bounded as one value
+    "full_lower": ("float32", np.nan, 1),  # proven lower bound of AO(B), stored if a point other than x attains it
+    "frozen_lower": ("float32", np.nan, 2),  # (n, G) the same for AO(B_u)
+    "drop_lower": ("float64", np.nan, 2),  # (n, G) bounds of AO(B) - AO(B_u), if differences were bounded
     "drop_upper": ("float64", np.nan, 2),
 }
 ERRORS = "errors"
-LOWER = ("full_lower", "frozen_lower")
-DROPS = ("drop_lower", "drop_upper")
-SCORES = ("score_lower", "score_upper")  # (n, G) float64, not in a file: between which true scores lie, proven
-WHOLE = {"frozen": "full", "frozen_lower": "full_lower"}  # the same without a frozen group
+LOWER_BOUNDS = ("full_lower", "frozen_lower")
+DROP_BOUNDS = ("drop_lower", "drop_upper")
+SCORE_BOUNDS = (
+    "score_lower",
+    "score_upper",
+)  # (n, G) float64, bounds of the exact scores, not stored
+FULL_BALL_OF = {
+    "frozen": "full",
+    "frozen_lower": "full_lower",
+}  # the same for the whole ball
 
 
 @dataclass(frozen=True)
-class Words:
-    """What a chunk says beside its arrays."""
+class ChunkTexts:
+    """The texts of a chunk: everything beside its arrays."""
 
     guarantee: Guarantee
     names: Sequence[str]
-    reasons: Mapping[int, str]  # row -> why the sample could not be explained
-    files: Sequence[str | None]  # the SHA-256 of the file that holds each sample, where it is in one
-    about: Mapping[str, Any]  # what was computed: model, job, groups and versions, as in the manifest
-    taken_off: str | None = None  # the end of the network that was left out of the bounds
-    inputs: Sequence[str | None] = ()  # the SHA-256 of the values of each sample; none in runs that did not record it
+    reasons: Mapping[int, str]  # row -> the reason why the sample could not be explained
+    files: Sequence[str | None]  # the SHA-256 of each sample's file; None without a file
+    about: Mapping[str, Any]  # model, job, groups and versions, as in the manifest
+    taken_off: str | None = None  # the final operation that the bounds leave out, such as "softmax"
+    inputs: Sequence[str | None] = ()  # the SHA-256 of each sample's values; empty in older runs
 
 
-def pack(words: Words, arrays: Mapping[str, Array]) -> bytes:
-    """The bytes of a chunk's file: arrays of `ARRAYS`, and the groups as "mask" where every sample has its own."""
-    reasons = {str(row): words.reasons[row] for row in sorted(words.reasons)}
-    text = {"format": _FORMAT, "version": _VERSION, **vars(words), "reasons": reasons}
+def pack_chunk(texts: ChunkTexts, arrays: Mapping[str, Array]) -> bytes:
+    """Return the bytes of a chunk's file: arrays of `ARRAYS`, and "mask" if every sample has its own groups."""
+    reasons = {str(row): texts.reasons[row] for row in sorted(texts.reasons)}
+    text = {"format": _FORMAT, "version": _VERSION, **vars(texts), "reasons": reasons}
     whole = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
-    return bytes(save(whole, {"chunk": json.dumps(text)}))  # one entry: safetensors writes several in no fixed order
+    return bytes(save(whole, {"chunk": json.dumps(text)}))  # one entry: the order of several varies
 
 
-def read_words(path: Path, samples: int) -> tuple[Words, list[str]]:
-    """What a chunk of so many samples says, and which arrays it has."""
+def read_chunk_texts(path: Path, samples: int) -> tuple[ChunkTexts, list[str]]:
+    """Read the texts of a chunk with `samples` rows, and the names of its arrays."""
     try:
         with safe_open(path, framework="numpy") as file:
             text = json.loads((file.metadata() or {})["chunk"])
@@ -87,16 +93,16 @@ def read_words(path: Path, samples: int) -> tuple[Words, list[str]]:
         names = [str(name) for name in text["names"]]
         files, inputs = _hashes(text["files"]), _hashes(text.get("inputs", ()))
         off = None if text["taken_off"] is None else str(text["taken_off"])
-        words = Words(text["guarantee"], names, reasons, files, {**text["about"]}, off, inputs)
+        texts = ChunkTexts(text["guarantee"], names, reasons, files, {**text["about"]}, off, inputs)
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FileError(
             f"{path} holds no results: {type(error).__name__} {error}; run again to make it anew"
         ) from error
-    fits = len(words.names) == len(words.files) == samples and all(0 <= row < samples for row in reasons)
-    fits = fits and len(words.inputs) in (0, samples)
-    if not fits or words.guarantee not in get_args(Guarantee):
+    fits = len(texts.names) == len(texts.files) == samples and all(0 <= row < samples for row in reasons)
+    fits = fits and len(texts.inputs) in (0, samples)
+    if not fits or texts.guarantee not in get_args(Guarantee):
         raise FileError(f"{path} does not hold the {samples} samples of its manifest: run again to make it anew")
-    return words, arrays
+    return texts, arrays
 
 
 def _hashes(listed: Sequence[Any]) -> list[str | None]:
@@ -104,25 +110,25 @@ def _hashes(listed: Sequence[Any]) -> list[str | None]:
 
 
 def read_array(path: Path, name: str, samples: int) -> Array:
-    """One array of a file; nothing else of it is read."""
+    """Read one array of a file and nothing else."""
     try:
         with safe_open(path, framework="numpy") as file:
             array: Array = file.get_tensor(name)
-    except (OSError, SafetensorError, ValueError) as error:  # numpy has no array of as many axes as a file may state
+    except (OSError, SafetensorError, ValueError) as error:  # numpy refuses arrays with too many axes
         raise FileError(f"cannot read {name} in {path}: {error}; run again to make it anew") from error
     if name not in ARRAYS and name != "mask":
-        return array  # points, whose own file says what they are
+        return array  # attained points: `attained_points` checks them
     dtype, _, rank = ("int32", 0, array.ndim) if name == "mask" else ARRAYS[name]
     if array.dtype != dtype or array.ndim != rank or not array.ndim or len(array) != samples:
         raise FileError(f"{name} in {path} is {array.dtype} {array.shape}, expected {dtype} with {samples} rows")
     return array
 
 
-def widened(values: Array, groups: int, whole: Array | None, explained: Array) -> Array:
-    """Scores or frozen overlaps (n, g) with columns for groups that none of these samples has.
+def with_missing_groups(values: Array, groups: int, whole: Array | None, explained: Array) -> Array:
+    """Extend scores or frozen overlaps (n, g) to `groups` columns, for groups that none of these samples has.
 
-    Freezing nothing changes nothing: the score is 0, the overlap that of the whole ball, given for overlaps (n,). What
-    failed says nothing.
+    Freezing an empty group changes nothing: its score is 0, and its overlap is that of the whole ball, `whole` (n,).
+    Rows that were not explained stay NaN.
     """
     missing = groups - values.shape[1]
     if missing <= 0:

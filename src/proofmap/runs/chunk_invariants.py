@@ -1,7 +1,7 @@
-"""Invariants of a chunk: conditions that hold for the rows of every honest run, whoever computed them and where.
+"""Invariants of a chunk: conditions that the rows of every correct run satisfy.
 
-A chunk whose hashes were made to fit may still say what cannot be: an upper bound of AO(B) below the overlap at x, or a
-frozen overlap above it. What satisfies all of these conditions is not thereby proven; certificates are.
+They detect changed numbers even if all hashes were changed to fit, such as an upper bound of AO(B) below the overlap at
+x, or a frozen overlap above AO(B). They are necessary conditions, not proofs; certificates are proofs.
 """
 
 from __future__ import annotations
@@ -12,52 +12,52 @@ from typing import Any
 
 import numpy as np
 
-from proofmap.registry import METHODS
-from proofmap.runs.attained_points import NAMES as POINTS
-from proofmap.runs.chunk import ARRAYS, DROPS, ERRORS, LOWER, Array, Words
+from proofmap.registry import EXPLAINER_ENTRIES
+from proofmap.runs.attained_points import POINT_ARRAYS
+from proofmap.runs.chunk import ARRAYS, DROP_BOUNDS, ERRORS, LOWER_BOUNDS, Array, ChunkTexts
 
-__all__ = ["violation"]
+__all__ = ["find_violation"]
 
-_ROUNDING = 1e-3  # of a value and of 1: float32 may carry two sides of one number past each other by so much
+_CROSSING_TOLERANCE = 1e-3  # relative to 1 + |value|: float32 bounds may cross by less than this
 _SHA256 = re.compile("[0-9a-f]{64}")
-_BALL = ("eps", "full", "nominal", "frozen")
+_BALL_ARRAYS = ("eps", "full", "nominal", "frozen")
 
 
-def violation(about: Mapping[str, Any], words: Words, arrays: Mapping[str, Array], first: int) -> str | None:
-    """The first condition that a chunk does not satisfy, or None.
+def find_violation(about: Mapping[str, Any], texts: ChunkTexts, arrays: Mapping[str, Array], first: int) -> str | None:
+    """Return the first condition that a chunk violates, or None.
 
     Args:
         about: The manifest's record of the run.
-        words: The chunk's texts.
+        texts: The chunk's texts.
         arrays: All arrays of the chunk.
-        first: The place of the chunk's first row in the run.
+        first: The row of the chunk's first sample in the run.
     """
-    return next(_violations(about, words, arrays, first), None)
+    return next(_violations(about, texts, arrays, first), None)
 
 
-def _violations(about: Mapping[str, Any], words: Words, arrays: Mapping[str, Array], first: int) -> Iterator[str]:
-    job, method = about["job"], METHODS[about["job"]["method"]]
+def _violations(about: Mapping[str, Any], texts: ChunkTexts, arrays: Mapping[str, Array], first: int) -> Iterator[str]:
+    job, method = about["job"], EXPLAINER_ENTRIES[about["job"]["method"]]
     expected = method.kind.guarantee if method.ball else "none"
-    if words.guarantee != expected:
-        yield f"its guarantee is {words.guarantee!r}, and {job['method']} gives {expected!r}"
-    for name, hashes in (("files", words.files), ("inputs", words.inputs)):
+    if texts.guarantee != expected:
+        yield f"its guarantee is {texts.guarantee!r}, and {job['method']} gives {expected!r}"
+    for name, hashes in (("files", texts.files), ("inputs", texts.inputs)):
         if any(one is not None and not _SHA256.fullmatch(one) for one in hashes):
             yield f"{name} holds what is no SHA-256"
     yield from _members(about, arrays, method.ball)
     yield from _shapes(about, arrays)
-    failed = np.isin(np.arange(len(words.names)), [*words.reasons])
-    yield from _numbers(about, arrays, failed, words, first)
+    failed = np.isin(np.arange(len(texts.names)), [*texts.reasons])
+    yield from _numbers(about, arrays, failed, texts, first)
     if method.ball:
-        yield from _sides(job, words, {name: array[~failed] for name, array in arrays.items() if name in ARRAYS})
+        yield from _bounds(job, texts, {name: array[~failed] for name, array in arrays.items() if name in ARRAYS})
 
 
 def _members(about: Mapping[str, Any], arrays: Mapping[str, Array], ball: bool) -> Iterator[str]:
-    """Arrays that are missing, and arrays that no run of this kind writes."""
-    needed = {"index", "target", "predicted", "scores", *(_BALL if ball else ())}
+    """Yield missing arrays, and arrays that no run of this kind writes."""
+    needed = {"index", "target", "predicted", "scores", *(_BALL_ARRAYS if ball else ())}
     needed |= {"label"} if about["data"]["labels"] is not None else set()
     needed |= {"mask"} if about["mask"] is None else set()
-    optional = {ERRORS} | ({*LOWER, *DROPS, *POINTS} if ball else set())
-    for group in (LOWER, DROPS, POINTS):
+    optional = {ERRORS} | ({*LOWER_BOUNDS, *DROP_BOUNDS, *POINT_ARRAYS} if ball else set())
+    for group in (LOWER_BOUNDS, DROP_BOUNDS, POINT_ARRAYS):
         if 0 < len({*group} & arrays.keys()) < len(group):
             yield f"it has only some of the arrays {', '.join(group)}"
     missing, foreign = sorted(needed - arrays.keys()), sorted(arrays.keys() - needed - optional)
@@ -66,7 +66,7 @@ def _members(about: Mapping[str, Any], arrays: Mapping[str, Array], ball: bool) 
 
 
 def _shapes(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Iterator[str]:
-    """Arrays whose widths do not fit together."""
+    """Yield arrays whose shapes do not fit together."""
     shape, rows = tuple(about["model"]["shape"]), len(arrays["index"])
     groups = arrays["scores"].shape[1]
     for name, array in arrays.items():
@@ -78,8 +78,8 @@ def _shapes(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Iterator[s
             yield f"mask is {mask.shape}, expected {(rows, *shape)}"
         elif mask.min() < 0 or mask.max() >= max(groups, 1):
             yield f"mask has groups from {mask.min()} to {mask.max()}, expected 0 to {groups - 1}"
-    if POINTS[0] in arrays:
-        x, full, changed, place, value = (arrays[name] for name in POINTS)
+    if POINT_ARRAYS[0] in arrays:
+        x, full, changed, place, value = (arrays[name] for name in POINT_ARRAYS)
         sound = x.shape == full.shape == (rows, *shape) and changed.shape == (rows,) and changed.min() >= 0
         if not sound or place.shape != value.shape or changed.sum() != len(place):
             yield "the arrays of its points do not fit together"
@@ -88,14 +88,14 @@ def _shapes(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Iterator[s
 
 
 def _numbers(
-    about: Mapping[str, Any], arrays: Mapping[str, Array], failed: Array, words: Words, first: int
+    about: Mapping[str, Any], arrays: Mapping[str, Array], failed: Array, texts: ChunkTexts, first: int
 ) -> Iterator[str]:
-    """Numbers out of range, and numbers in rows that were not explained."""
+    """Yield numbers out of range, and numbers in rows that were not explained."""
     classes, index, held = about["model"]["outputs"], arrays["index"], ~failed
 
     def named(rows: Array) -> str:
         row = int(np.flatnonzero(rows)[0])
-        return f"row {first + row}, {words.names[row]}"
+        return f"row {first + row}, {texts.names[row]}"
 
     places = np.arange(first, first + len(index))
     wrong = index < 0 if about["data"].get("shuffle") else index != places
@@ -115,31 +115,31 @@ def _numbers(
         flat = array.reshape(len(array), -1)
         if (wrong := failed & ~np.isnan(flat).all(1)).any():
             yield f"{name} has numbers in {named(wrong)}, which was not explained"
-        unknown = ~np.isfinite(flat) if name in ("eps", "nominal") else np.isnan(flat) & (name in _BALL)
+        unknown = ~np.isfinite(flat) if name in ("eps", "nominal") else np.isnan(flat) & (name in _BALL_ARRAYS)
         if (wrong := held & unknown.any(1)).any():
             yield f"{name} is not a number in {named(wrong)}"
     if "eps" in arrays and (wrong := held & (arrays["eps"] < 0)).any():
         yield f"eps is negative in {named(wrong)}"
 
 
-def _sides(job: Mapping[str, Any], words: Words, arrays: Mapping[str, Array]) -> Iterator[str]:
-    """Bounds that contradict each other, in the rows that were explained."""
-    names = [name for row, name in enumerate(words.names) if row not in words.reasons]
-    proven, searched = words.guarantee == "certified", LOWER[0] in arrays
-    monotone = job["settings"].get("sharing") != "separate"  # each B_u bounded on its own: some bounds are looser
+def _bounds(job: Mapping[str, Any], texts: ChunkTexts, arrays: Mapping[str, Array]) -> Iterator[str]:
+    """Yield bounds that contradict each other, in the rows that were explained."""
+    names = [name for row, name in enumerate(texts.names) if row not in texts.reasons]
+    proven, searched = texts.guarantee == "certified", LOWER_BOUNDS[0] in arrays
+    monotone = job["settings"].get("sharing") != "separate"  # "separate" bounds may exceed that of B
     pairs = [
         ("nominal", "full", proven),
-        ("frozen", "full", monotone and words.guarantee in ("certified", "probable")),
-        (LOWER[0], "full", proven and searched),
-        (LOWER[1], "frozen", proven and searched),
-        (*DROPS, DROPS[0] in arrays),
+        ("frozen", "full", monotone and texts.guarantee in ("certified", "probable")),
+        (LOWER_BOUNDS[0], "full", proven and searched),
+        (LOWER_BOUNDS[1], "frozen", proven and searched),
+        (*DROP_BOUNDS, DROP_BOUNDS[0] in arrays),
     ]
     for below, above, holds in pairs:
         if not holds or not arrays[below].size:
             continue
         low, high = arrays[below].astype(np.float64), arrays[above].astype(np.float64)
         high = high[:, None] if low.ndim > high.ndim else high
-        room = _ROUNDING * (1 + np.where(np.isfinite(high), np.abs(high), 0.0))
+        room = _CROSSING_TOLERANCE * (1 + np.where(np.isfinite(high), np.abs(high), 0.0))
         wrong = np.argwhere(low > high + room)
         if len(wrong):
             at = tuple(wrong[0])

@@ -1,4 +1,4 @@
-"""A data set explained, chunk by chunk, into a folder: what is there already is checked and not computed again."""
+"""`run`: explain a data set chunk by chunk into a resumable folder; finished chunks are checked and kept."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ import torch
 from proofmap.errors import FileError, InputError
 from proofmap.explainers.origin import Source
 from proofmap.inputs.ball import Ball
-from proofmap.runs.audit import faults
+from proofmap.runs.audit import find_faults
 from proofmap.runs.chunk import Array
-from proofmap.runs.executor import Engine, Local
-from proofmap.runs.manifest import MANIFEST, MASK, Entry, Manifest, chunk_file, differences
+from proofmap.runs.manifest import MANIFEST, MASK, ChunkEntry, Manifest, chunk_file, differences
 from proofmap.runs.results import Results
-from proofmap.runs.run_certificates import certificates, check_certifiable
+from proofmap.runs.run_certificates import check_certifiable, write_certificates
 from proofmap.runs.run_job import Job, Setup
 from proofmap.runs.totals import Totals, total
-from proofmap.runs.worker import Done, Failure, Work, attempt, place
-from proofmap.runtime.progress_bar import Bar, say
+from proofmap.runs.worker import ChunkTask, Engine, ExplainedChunk, Failure, Local, attempt, worker_name
+from proofmap.runtime.progress_bar import ProgressBar, print_status
 from proofmap.sources import Model, Samples
 from proofmap.storage.hashing import digest, hash_values
-from proofmap.storage.resumable_folder import Log, keep, locked
+from proofmap.storage.resumable_folder import EventLog, locked, write_piece
 
 __all__ = ["run", "shape_of"]
 
@@ -49,12 +48,18 @@ def run(
     progress: bool = True,
     certified: bool = False,
 ) -> Totals:
-    """Explain every sample, write the results into the folder `out`, and sum them up.
+    """Explain every sample, write the results into the folder `out`, and return their totals.
 
-    limit: the first so many samples, after shuffling. seed: of the shuffling, and of methods that sample. Killed and
-    started again with the same arguments it does what is missing, and ends with the same bytes; a sample that cannot
-    be read or explained is recorded with its reason. engine: Local() by default. certified: a certificate for every
-    sample, made in this process.
+    An interrupted run that is started again with the same arguments completes the missing chunks, with the same bytes.
+    A sample that cannot be read or explained is recorded with the reason.
+
+    Args:
+        limit: The number of samples, taken after shuffling.
+        shuffle: Explain the samples in random order.
+        seed: The seed of the shuffling and of methods that sample.
+        engine: Where chunks are computed, by default Local().
+        progress: Show a progress bar.
+        certified: Also write a certificate for every sample, in this process.
     """
     engine = engine or Local()
     engine.check(job)
@@ -66,20 +71,20 @@ def run(
     about = _about(samples, model, setup, order, {"limit": limit, "shuffle": shuffle, "seed": seed})
     pieces = [order[start : start + job.chunk] for start in range(0, len(order), job.chunk)]
     with locked(out) as log:
-        earlier = _earlier(out, about)
+        earlier = _earlier_manifest(out, about)
         if setup.packed_mask is not None:
-            keep(out, MASK, setup.packed_mask)
-        wrong = _faults(Results(out, earlier), samples, pieces)
-        manifest = _claim(out, earlier, wrong, Manifest(about, model=model.source), log, progress)
+            write_piece(out, MASK, setup.packed_mask)
+        wrong = _unusable_chunks(Results(out, earlier), samples, pieces)
+        manifest = _start_manifest(out, earlier, wrong, Manifest(about, model=model.source), log, progress)
         todo = [number for number in range(len(pieces)) if number not in manifest.chunks]
         _LOG.info("run into %s begins: %d samples, %d of %d chunks to do", out, len(order), len(todo), len(pieces))
-        log.add("start", engine=repr(engine), worker=place(), model=model.name, chunks=len(todo))
+        log.add("start", engine=repr(engine), worker=worker_name(), model=model.name, chunks=len(todo))
         ready = sum(len(pieces[number]) for number in manifest.chunks)
-        with Bar(len(order), job.method, show=progress, done=ready) as bar, bar.ahead(job.chunk):
-            chunks = (_read(samples, setup, number, pieces[number]) for number in todo)
+        with ProgressBar(len(order), job.method, show=progress, done=ready) as bar, bar.ahead(job.chunk):
+            chunks = (_read_task(samples, setup, number, pieces[number]) for number in todo)
             with closing(engine.explain(setup, chunks)) as stream:
                 for done in stream if todo else ():
-                    manifest = _keep(out, manifest, done, len(pieces[done.number]))
+                    manifest = _store_chunk(out, manifest, done, len(pieces[done.number]))
                     log.add("chunk", number=done.number, seconds=round(done.seconds, 3), worker=done.worker)
                     _LOG.debug("chunk %d took %.2f s on %s", done.number, done.seconds, done.worker)
                     bar.advance(len(pieces[done.number]))
@@ -87,7 +92,7 @@ def run(
         totals.save(out)
         if certified_model is not None:
             known = manifest.certificates
-            index = certificates(out, samples, certified_model, setup, order, log, index=known, progress=progress)
+            index = write_certificates(out, samples, certified_model, setup, order, log, index=known, progress=progress)
             replace(manifest, certificates=index).save(out)
         log.add("end")
         _LOG.info("run into %s ends", out)
@@ -95,7 +100,7 @@ def run(
 
 
 def shape_of(samples: Samples, model: Model) -> tuple[int, ...]:
-    """The shape of one sample: what the model states, else that of the first sample that can be read."""
+    """Return the shape of one sample: the shape that the model states, else that of the first readable sample."""
     if model.preparation.shape is not None:
         return model.preparation.shape
     why = ""
@@ -108,7 +113,7 @@ def shape_of(samples: Samples, model: Model) -> tuple[int, ...]:
 
 
 def _order(count: int, limit: int | None, shuffle: bool, seed: int) -> list[int]:
-    """Which samples, in which order."""
+    """Return the indices of the samples in the order of the run."""
     if not count:
         raise InputError("got a data set without samples, expected at least one")
     if limit is not None and limit < 1:
@@ -120,7 +125,7 @@ def _order(count: int, limit: int | None, shuffle: bool, seed: int) -> list[int]
 
 
 def _check_labels(samples: Samples, order: Sequence[int], classes: int) -> None:
-    """Refuse labels that are no classes of the model, before any work."""
+    """Raise InputError before any work if a label is not a class of the model."""
     labels = samples.labels or ()
     wrong = [index for index in order if labels and labels[index] >= classes]
     if wrong:
@@ -134,7 +139,7 @@ def _check_labels(samples: Samples, order: Sequence[int], classes: int) -> None:
 def _about(
     samples: Samples, model: Model, setup: Setup, order: Sequence[int], selection: dict[str, Any]
 ) -> dict[str, Any]:
-    """Everything that the results depend on, as JSON."""
+    """Return everything that the results depend on, as JSON."""
     names, labels = samples.names, samples.labels
     return {
         **setup.about,
@@ -149,8 +154,8 @@ def _about(
     }
 
 
-def _earlier(out: Path, about: dict[str, Any]) -> Manifest:
-    """The manifest of this run as far as it came before; a folder with results of another run is refused."""
+def _earlier_manifest(out: Path, about: dict[str, Any]) -> Manifest:
+    """Return the manifest of an earlier start of this run; raise FileError if the folder has results of another run."""
     earlier = Manifest.load(out) if (out / MANIFEST).exists() else Manifest({})
     different = differences(earlier.about, about)
     if different and earlier.chunks:
@@ -161,15 +166,15 @@ def _earlier(out: Path, about: dict[str, Any]) -> Manifest:
     return Manifest(about) if different else earlier
 
 
-def _faults(results: Results, samples: Samples, pieces: Sequence[Sequence[int]]) -> dict[int, str]:
-    """The chunks that cannot be used, and why: what a report refuses, and rows of other samples than the run's."""
-    wrong = {fault.number: fault.why for fault in faults(results)}
+def _unusable_chunks(results: Results, samples: Samples, pieces: Sequence[Sequence[int]]) -> dict[int, str]:
+    """Return the chunks that cannot be used, with reasons: audit faults, and rows of other samples."""
+    wrong = {fault.number: fault.why for fault in find_faults(results)}
     names, labels = samples.names, samples.labels
     for number, entry in results.manifest.chunks.items():
         if number in wrong:
             continue
         part, piece = results.part(entry), pieces[number]
-        held = [part["index"].tolist(), list(part.words.names)]
+        held = [part["index"].tolist(), list(part.texts.names)]
         expected = [list(piece), [names[index] for index in piece]]
         if labels is not None:
             held.append(part["label"].tolist())
@@ -179,22 +184,22 @@ def _faults(results: Results, samples: Samples, pieces: Sequence[Sequence[int]])
     return wrong
 
 
-def _claim(
-    out: Path, earlier: Manifest, wrong: dict[int, str], manifest: Manifest, log: Log, progress: bool
+def _start_manifest(
+    out: Path, earlier: Manifest, wrong: dict[int, str], manifest: Manifest, log: EventLog, progress: bool
 ) -> Manifest:
-    """The manifest with the chunks that are whole, kept in the folder."""
+    """Write and return the manifest with the usable chunks."""
     for number, why in wrong.items():
         log.add("damaged", number=number, why=why)
         if progress:
-            say(f"chunk {number} is damaged and computed again: {why}")
+            print_status(f"chunk {number} is damaged and computed again: {why}")
     whole = {number: entry for number, entry in earlier.chunks.items() if number not in wrong}
     manifest = replace(manifest, chunks=whole, certificates=None if wrong else earlier.certificates)
     manifest.save(out)
     return manifest
 
 
-def _read(samples: Samples, setup: Setup, number: int, piece: Sequence[int]) -> Work:
-    """The samples of a chunk; those that cannot be read, or lie outside the ball's domain, by their reasons."""
+def _read_task(samples: Samples, setup: Setup, number: int, piece: Sequence[int]) -> ChunkTask:
+    """Read the samples of a chunk, with reasons for those that are unreadable or outside the ball's domain."""
     shape = tuple(setup.graph.input.shape)
     names, labels = samples.names, samples.labels
     arrays: list[Array] = []
@@ -209,7 +214,7 @@ def _read(samples: Samples, setup: Setup, number: int, piece: Sequence[int]) -> 
         else:
             rows.append(row)
             arrays.append(x)
-    return Work(
+    return ChunkTask(
         number=number,
         index=tuple(piece),
         names=tuple(names[index] for index in piece),
@@ -223,7 +228,7 @@ def _read(samples: Samples, setup: Setup, number: int, piece: Sequence[int]) -> 
 
 
 def _file(samples: Samples, index: int) -> str | None:
-    """The SHA-256 of the file of a sample; None where it is in no file that can be read."""
+    """Return the SHA-256 of a sample's file; None if it has no readable file."""
     source = attempt(partial(samples.source, index))
     return source.files[0].sha256 if isinstance(source, Source) and source.files else None
 
@@ -232,16 +237,16 @@ def _sample(samples: Samples, index: int, shape: tuple[int, ...], ball: Ball | N
     x = samples.read(index)
     if tuple(x.shape) != shape:
         raise InputError(f"the sample has the shape {tuple(x.shape)}, expected {shape}")
-    replace(ball or Ball(0.0), eps=0.0).at(x[None])  # refuses what is not finite, or lies outside the domain
+    replace(ball or Ball(0.0), eps=0.0).at(x[None])  # raises InputError for invalid values
     values: Array = x.numpy()
     return values
 
 
-def _keep(out: Path, manifest: Manifest, done: Done, samples: int) -> Manifest:
-    """First the chunk, then the manifest that names it: killed in between, the chunk is computed once more."""
+def _store_chunk(out: Path, manifest: Manifest, done: ExplainedChunk, samples: int) -> Manifest:
+    """Write a chunk, then the manifest that names it. After an interruption in between the chunk is repeated."""
     file = chunk_file(done.number)
-    keep(out, file, done.content)
-    entry = Entry(file, sha256(done.content).hexdigest(), samples)
+    write_piece(out, file, done.content)
+    entry = ChunkEntry(file, sha256(done.content).hexdigest(), samples)
     manifest = replace(manifest, chunks={**manifest.chunks, done.number: entry})
     manifest.save(out)
     return manifest

@@ -1,12 +1,12 @@
-"""The manifest of a run: what is run, and which chunks of it are done.
+"""The manifest of a run: model, job, data and versions, and the finished chunks with their hashes.
 
-DIR/manifest.json               this
+DIR/manifest.json               the manifest
 DIR/chunks/000000.safetensors   the results of some samples
-DIR/mask.npy                    the group of each variable, where all samples share them
-DIR/certificates/               those of the samples, where they are asked for, and index.json, which names them
-DIR/totals.json, .png           of all samples
+DIR/mask.npy                    the group of each variable, if all samples share the groups
+DIR/certificates/               the certificates, if requested, and index.json, which lists them
+DIR/totals.json, .png           the totals of all samples
 DIR/means.safetensors           the mean scores of each class
-DIR/log.jsonl                   when, where and how long: no result, and different each time
+DIR/log.jsonl                   times, places and durations: not part of the results
 """
 
 from __future__ import annotations
@@ -19,23 +19,33 @@ from typing import Any
 
 from proofmap.errors import FileError
 from proofmap.explainers.origin import Source
-from proofmap.runs.chunk import read_words
+from proofmap.runs.chunk import read_chunk_texts
 from proofmap.sources.own_files import FORMAT, MANIFEST, MASK
 from proofmap.storage.hashing import digest
-from proofmap.storage.resumable_folder import changes, inside, keep
+from proofmap.storage.resumable_folder import path_inside, record_differences, write_piece
 
-__all__ = ["INDEX", "MANIFEST", "MASK", "Entry", "Manifest", "chunk_file", "contradiction", "differences", "seal"]
+__all__ = [
+    "INDEX",
+    "MANIFEST",
+    "MASK",
+    "ChunkEntry",
+    "Manifest",
+    "chunk_file",
+    "contradiction",
+    "differences",
+    "manifest_digest",
+]
 
 INDEX = "certificates/index.json"
 
 _VERSION = 2
-_FIRST = 1
-_REPEATED = ("model", "job", "mask", "versions")  # what every chunk says too
+_OLD_VERSION = 1
+_REPEATED_IN_CHUNKS = ("model", "job", "mask", "versions")  # the parts of the manifest that every chunk repeats
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A finished chunk."""
+class ChunkEntry:
+    """A finished chunk in the manifest."""
 
     file: str  # inside the folder
     sha256: str
@@ -44,40 +54,40 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is run, and what of it is done."""
+    """The description of a run and its finished chunks."""
 
     about: Mapping[str, Any]
-    chunks: Mapping[int, Entry] = field(default_factory=dict)
-    model: Source = field(default_factory=lambda: Source(""))  # as it was given; no result depends on where a file lies
-    certificates: str | None = None  # the SHA-256 of their index, where they are made
+    chunks: Mapping[int, ChunkEntry] = field(default_factory=dict)
+    model: Source = field(default_factory=lambda: Source(""))  # as given by the user; results do not depend on paths
+    certificates: str | None = None  # the SHA-256 of the certificates' index, if there are any
 
     @property
     def total(self) -> int:
-        """How many chunks there will be."""
+        """The number of chunks of the complete run."""
         return -(-int(self.about["data"]["samples"]) // int(self.about["job"]["chunk"]))
 
     def save(self, folder: Path) -> None:
-        """Write the file; the order in which chunks were finished leaves no trace."""
+        """Write the file. Its content does not depend on the order in which chunks were finished."""
         listed = {str(number): vars(self.chunks[number]) for number in sorted(self.chunks)}
         whole = {"format": FORMAT, "version": _VERSION, "run": self.about, "model": self.model.json(), "chunks": listed}
         if self.certificates is not None:
             whole["certificates"] = {"file": INDEX, "sha256": self.certificates}
-        whole["digest"] = seal(whole)
-        keep(folder, MANIFEST, whole)
+        whole["digest"] = manifest_digest(whole)
+        write_piece(folder, MANIFEST, whole)
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
-        """Read the file, which has to be as it was written; files that it names have to lie in the folder."""
+        """Read the file; raise FileError if it was changed, or if it names files outside the folder."""
         path = folder / MANIFEST
         try:
             whole = json.loads(path.read_text(encoding="utf-8"))
             if (whole["format"], whole["version"]) != (FORMAT, _VERSION):
-                old = (whole["format"], whole["version"]) == (FORMAT, _FIRST)
+                old = (whole["format"], whole["version"]) == (FORMAT, _OLD_VERSION)
                 raise FileError(
                     f"{path} is version {whole['version']!r} of {whole['format']!r}, expected {_VERSION} of {FORMAT!r}"
                     + (", as nothing vouches for what it says: run it again, into a new folder" if old else "")
                 )
-            chunks = {int(number): Entry(**entry) for number, entry in whole["chunks"].items()}
+            chunks = {int(number): ChunkEntry(**entry) for number, entry in whole["chunks"].items()}
             index = whole["certificates"]["sha256"] if "certificates" in whole else None
             manifest = cls(whole["run"], chunks, Source.read(whole["model"]), index)
             sound = _readable(manifest.about) and all(_possible(n, e, manifest.total) for n, e in chunks.items())
@@ -90,16 +100,16 @@ class Manifest:
         if not sound:
             raise FileError(f"{path} is no manifest of a run: it says what cannot be; choose another folder")
         for entry in chunks.values():
-            inside(folder, entry.file)
-        if whole.get("digest") != seal(whole):
-            raise FileError(manifest._changed(folder, f"{whole.get('digest')}", seal(whole)))
+            path_inside(folder, entry.file)
+        if whole.get("digest") != manifest_digest(whole):
+            raise FileError(manifest._changed(folder, f"{whole.get('digest')}", manifest_digest(whole)))
         return manifest
 
     def _changed(self, folder: Path, stated: str, actual: str) -> str:
-        """What was changed by hand: a value that a chunk has otherwise, or else the digest."""
+        """Describe a manual change: the first value that contradicts a chunk, or else the digest."""
         for entry in self.chunks.values():
-            words, _ = read_words(inside(folder, entry.file), entry.samples)
-            why = contradiction(self.about, words.about, entry.file)
+            texts, _ = read_chunk_texts(path_inside(folder, entry.file), entry.samples)
+            why = contradiction(self.about, texts.about, entry.file)
             if why is not None:
                 return f"{folder} contradicts itself: {why}; take the folder as the run left it, or run it again"
         return (
@@ -109,7 +119,7 @@ class Manifest:
 
 
 def _readable(about: Mapping[str, Any]) -> bool:
-    """Whether what readers rely on is there and of the right kind."""
+    """Return whether all values that readers rely on exist and have the right types."""
     model, job, data = about["model"], about["job"], about["data"]
     titles = model["classes"]
     return (
@@ -123,36 +133,38 @@ def _readable(about: Mapping[str, Any]) -> bool:
     )
 
 
-def _possible(number: int, entry: Entry, total: int) -> bool:
+def _possible(number: int, entry: ChunkEntry, total: int) -> bool:
     kinds = isinstance(entry.file, str) and isinstance(entry.sha256, str) and type(entry.samples) is int
     return kinds and 0 <= number < total and entry.samples > 0
 
 
-def seal(whole: Mapping[str, Any]) -> str:
-    """The digest of all that a manifest says."""
+def manifest_digest(whole: Mapping[str, Any]) -> str:
+    """Return the digest of a manifest's content."""
     return digest([json.dumps({key: value for key, value in whole.items() if key != "digest"}, sort_keys=True)])
 
 
 def contradiction(about: Mapping[str, Any], chunk: Mapping[str, Any], where: str) -> str | None:
-    """What a manifest says otherwise than a chunk, with both values.
+    """Return the first value that differs between a manifest and a chunk, with both values; None if there is none.
 
-    The names of the classes stand in the manifest alone: no number depends on them.
+    Class names are in the manifest alone, because no result depends on them.
     """
-    repeated = {key: about[key] for key in _REPEATED}
+    repeated = {key: about[key] for key in _REPEATED_IN_CHUNKS}
     repeated["model"] = {key: value for key, value in about["model"].items() if key != "classes"}
-    for name, (ours, theirs) in changes(repeated, chunk).items():
+    for name, (ours, theirs) in record_differences(repeated, chunk).items():
         return f"{name} is {_short(ours)} in the manifest and {_short(theirs)} in {where}"
     return None
 
 
 def chunk_file(number: int) -> str:
-    """Where a chunk goes, inside the folder."""
+    """Return the path of a chunk inside the folder."""
     return f"chunks/{number:06d}.safetensors"
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What two runs do not have in common, such as "job.ball.eps was 0.01 and is 0.02"."""
-    return [f"{name} was {_short(was)} and is {_short(now)}" for name, (was, now) in changes(old, new).items()]
+    """Return the differences of two runs, such as "job.ball.eps was 0.01 and is 0.02"."""
+    return [
+        f"{name} was {_short(was)} and is {_short(now)}" for name, (was, now) in record_differences(old, new).items()
+    ]
 
 
 def _short(value: Any) -> str:

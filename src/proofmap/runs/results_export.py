@@ -1,7 +1,7 @@
-"""Results for other tools: CSV and Parquet as tables with a row a sample, npz and zarr as arrays.
+"""Export of results: CSV and Parquet tables with one row per sample; npz and zarr with arrays.
 
-In a table a number is named by what it is: a proven upper bound, a lower bound that samples reached, or an estimate.
-Parquet and zarr need the extra `proofmap[export]`. Tables and zarr are written chunk by chunk, however long the run is.
+The name of a column states its guarantee: a proven upper bound, a lower bound attained at an input, or an estimate.
+Parquet and zarr need the extra `proofmap[export]`. Tables and zarr are written chunk by chunk, to limit the memory.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 
 from proofmap.errors import FileError, InputError
 from proofmap.registry import objective_of
-from proofmap.runs.chunk import ARRAYS, SCORES, WHOLE, Array, widened
-from proofmap.storage.csv_cells import cell_of, readable
-from proofmap.storage.records import whole
+from proofmap.runs.chunk import ARRAYS, FULL_BALL_OF, SCORE_BOUNDS, Array, with_missing_groups
+from proofmap.storage.exported_tables import csv_cell, escape_surrogates
+from proofmap.storage.records import atomic_path
 from proofmap.text.wording import bound_name, quantity_name, reached_name
 
 if TYPE_CHECKING:
@@ -36,18 +36,18 @@ _SCORES = {
 
 
 def export(results: Results, out: Path) -> None:
-    """Write what a run found, in the format that the name ends in."""
+    """Write the results of a run in the format of the suffix of `out`."""
     suffix = out.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(f"got the name {out}, expected one that ends in {', '.join(FORMATS)}")
     if suffix == ".zarr" and out.exists():
         raise FileError(f"{out} is there already, expected a new folder: remove it, or choose another name")
-    with whole(out) as beside:
+    with atomic_path(out) as beside:
         FORMATS[suffix](results, beside)
 
 
 def _names(results: Results) -> dict[str, str]:
-    """What arrays are called in a table, where that depends on what they are."""
+    """Return the column names that depend on the guarantee and the objective, by array."""
     job = results.about["job"]
     objective = objective_of(job["method"], job["settings"])
     at_input = f"{quantity_name(objective)}_at_input"
@@ -66,7 +66,7 @@ def _names(results: Results) -> dict[str, str]:
 
 
 def _same(results: Results) -> dict[str, str]:
-    """What a table repeats in every row, so that none says less than was proven, or more, when it is cut out."""
+    """Return the columns that are equal in every row, so that each row states its guarantee by itself."""
     ball = results.about["job"]["ball"]
     around = {} if ball is None else {"norm": str(ball["norm"]), "domain": json.dumps(ball["domain"])}
     level = {"level": str(results.about["job"]["settings"]["level"])} if results.guarantee == "probable" else {}
@@ -74,33 +74,33 @@ def _same(results: Results) -> dict[str, str]:
 
 
 def _parts(results: Results) -> Iterator[tuple[list[str], list[str], dict[str, Array]]]:
-    """Chunk by chunk: names, reasons ("" where there is none) and arrays, all chunks with the same columns."""
+    """Yield names, reasons ("" if explained) and arrays of each chunk, with the same columns in all chunks."""
     names = [name for name in results.names if name not in ("mask", "attributions")]
-    wide = [name for name in names if name in SCORES or ARRAYS[name][2] == 2]
+    wide = [name for name in names if name in SCORE_BOUNDS or ARRAYS[name][2] == 2]
     groups = {name: max(part[name].shape[1] for part in results.parts) for name in wide}
     for part in results.parts:
         arrays = {name: part[name] for name in names}
         for name, count in groups.items():
-            whole = arrays[WHOLE[name]] if name in WHOLE else None
-            arrays[name] = widened(arrays[name], count, whole, part.explained)
-        failed = part.words.reasons
+            whole = arrays[FULL_BALL_OF[name]] if name in FULL_BALL_OF else None
+            arrays[name] = with_missing_groups(arrays[name], count, whole, part.explained)
+        failed = part.texts.reasons
         reasons = [failed.get(row, "") for row in range(len(part))]
-        yield list(part.words.names), reasons, arrays
+        yield list(part.texts.names), reasons, arrays
 
 
 def _csv(results: Results, out: Path) -> None:
-    """A column a number: scores as score_0, score_1 and so on, then their intervals; what is not known is empty.
+    """Write one number per column: score_0, score_1 and so on, then their intervals; unknown numbers are empty.
 
-    Texts are written by `spreadsheet.cell_of`.
+    `cell_of` writes the texts.
     """
     with out.open("x", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         for row in rows(results):
-            table.writerow(["" if value != value else cell_of(value) for value in row])
+            table.writerow(["" if value != value else csv_cell(value) for value in row])
 
 
 def rows(results: Results) -> Iterator[list[Any]]:
-    """The names of the columns, then a row a sample; NaN is what is not known."""
+    """Yield the column names, then one row per sample; unknown numbers are NaN."""
     called, same, files = _names(results), _same(results), iter(results.files)
     for at, (names, reasons, arrays) in enumerate(_parts(results)):
         flat = {called.get(name, name): values for name, values in arrays.items() if values.ndim == 1}
@@ -115,19 +115,22 @@ def rows(results: Results) -> Iterator[list[Any]]:
 
 
 def _parquet(results: Results, out: Path) -> None:
-    """Scores and frozen overlaps as lists."""
+    """Write scores and frozen overlaps as lists."""
     arrow, parquet = _pyarrow()
     called, same, files = _names(results), _same(results), iter(results.files)
     writer = None
     try:
         for names, reasons, arrays in _parts(results):
-            texts = {"name": [readable(name) for name in names], "file_sha256": list(islice(files, len(names)))}
+            texts = {
+                "name": [escape_surrogates(name) for name in names],
+                "file_sha256": list(islice(files, len(names))),
+            }
             texts |= {column: [value] * len(names) for column, value in same.items()}
             columns = {column: arrow.array(values, arrow.string()) for column, values in texts.items()}
             for name, values in arrays.items():
                 held = arrow.array(values.ravel())
                 columns[called.get(name, name)] = held if values.ndim == 1 else _lists(arrow, held, *values.shape)
-            columns["reason"] = arrow.array([readable(reason) or None for reason in reasons], arrow.string())
+            columns["reason"] = arrow.array([escape_surrogates(reason) or None for reason in reasons], arrow.string())
             table = arrow.table(columns)
             writer = writer or parquet.ParquetWriter(out, table.schema)
             writer.write_table(table)
@@ -142,10 +145,10 @@ def _lists(arrow: Any, values: Any, rows: int, width: int) -> Any:
 
 
 def _npz(results: Results, out: Path) -> None:
-    """All arrays, the names among them; the whole run in memory. full_is: what a table calls the array full."""
+    """Write all arrays and names, with the whole run in memory. `full_is` is the table's name of the array `full`."""
     arrays = {name: results[name] for name in results.names if name != "attributions"}
     failed, files = results.reasons, [file or "" for file in results.files]
-    reasons = [readable(failed.get(k, "")) for k in range(len(results))]
+    reasons = [escape_surrogates(failed.get(k, "")) for k in range(len(results))]
     texts = {"name": _samples(results), "reason": reasons, "file_sha256": files, **_same(results)}
     texts |= {f"{name}_is": called for name, called in _names(results).items() if name in arrays}
     with out.open("xb") as file:
@@ -153,13 +156,13 @@ def _npz(results: Results, out: Path) -> None:
 
 
 def _samples(results: Results) -> list[str]:
-    return [readable(name) for name in results.samples]
+    return [escape_surrogates(name) for name in results.samples]
 
 
 def _zarr(results: Results, out: Path) -> None:
-    """A group with the arrays, a chunk for a chunk; names, reasons and what bounds are as attributes."""
+    """Write a group of arrays, with one zarr chunk per chunk; names, reasons and kinds of bounds are attributes."""
     group = _zarr_module().open_group(str(out), mode="w")
-    reasons = {str(k): readable(reason) for k, reason in results.reasons.items()}
+    reasons = {str(k): escape_surrogates(reason) for k, reason in results.reasons.items()}
     group.attrs.update({"name": _samples(results), "reason": reasons})
     group.attrs.update({"file_sha256": results.files, "run": dict(results.about), **_same(results)})
     called = _names(results)

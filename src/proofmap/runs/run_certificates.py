@@ -1,8 +1,8 @@
-"""The certificates of a run: one a sample, beside its input and the model that all are about.
+"""Writing of a run's certificates: one per sample, with its input and the common model, resumable.
 
 DIR/certificates/model.onnx, network.onnx   the model's file, or the exported network
 DIR/certificates/000017.proof, .npy         the certificate of row 17, and its input
-DIR/certificates/index.json                 every row, with the SHA-256 of its certificate, or why it has none
+DIR/certificates/index.json                 each row's certificate with its SHA-256, or the reason why it has none
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from proofmap.runs.chunk import Array
 from proofmap.runs.manifest import INDEX
 from proofmap.runs.results import Results
 from proofmap.runs.run_job import Setup
-from proofmap.runtime.progress_bar import Bar
+from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.sources import Samples
 from proofmap.storage.hashing import hash_file, hash_values
-from proofmap.storage.resumable_folder import Log, inside, keep, keep_once, read_log
+from proofmap.storage.resumable_folder import EventLog, path_inside, read_log, write_piece, write_piece_once
 
-__all__ = ["certificates", "check_certifiable"]
+__all__ = ["check_certifiable", "write_certificates"]
 
-_BOUNDS = ("full", "nominal")
-_SECONDS = 60.0  # for the trees of one sample
+_BOUND_ARRAYS = ("full", "nominal")
+_TREE_SECONDS = 60.0  # the time for one sample's trees
 _FOLDER = PurePosixPath(INDEX).parent
 
 
 def check_certifiable(setup: Setup) -> Certified:
-    """Refuse a run of which nothing can be certified, before any work; return the ONNX file of its certificates."""
+    """Raise InputError before any work if the job cannot be certified; return the ONNX file for the certificates."""
     job = setup.job
     if job.method != "eva" or job.settings.get("objective", "margin") != "margin":
         raise InputError(
@@ -52,96 +52,96 @@ def check_certifiable(setup: Setup) -> Certified:
     return Certified.of(setup.graph)
 
 
-def certificates(
+def write_certificates(
     folder: Path,
     samples: Samples,
     model: Certified,
     setup: Setup,
     order: Sequence[int],
-    log: Log,
+    log: EventLog,
     *,
     index: str | None,
     progress: bool,
 ) -> str:
-    """Write those that are missing or not as they were written, and the index; return its SHA-256.
+    """Write missing or changed certificates and the index; return the SHA-256 of the index.
 
     Args:
-        index: The SHA-256 of the index of an earlier time; None where there is none.
+        index: The SHA-256 of an earlier index; None if there is none.
     """
     name = f"{'network' if model.path is None else 'model'}.onnx"
-    keep(folder, f"{_FOLDER}/{name}", model.data)
-    kept = replace(model, path=inside(folder, f"{_FOLDER}/{name}"))
-    work = _Work(folder, Results.open(folder), setup, kept, log, _recorded(folder, index))
+    write_piece(folder, f"{_FOLDER}/{name}", model.data)
+    kept = replace(model, path=path_inside(folder, f"{_FOLDER}/{name}"))
+    work = _CertificateWriter(folder, Results.open(folder), setup, kept, log, _recorded(folder, index))
     entries = []
-    with Bar(len(order), "certificates", show=progress) as bar:
+    with ProgressBar(len(order), "certificates", show=progress) as bar:
         for row, at in enumerate(order):
             with bar.work():
                 entries.append({"row": row, **work.entry(row, samples, at)})
     whole = {"format": "proofmap-certificates", "version": 1, "model": name, "samples": entries}
-    keep(folder, INDEX, whole)
+    write_piece(folder, INDEX, whole)
     return hash_file(folder / INDEX)
 
 
 def _recorded(folder: Path, index: str | None) -> dict[int, str]:
-    """The SHA-256 of the certificate of each row, as the log states it, or the index of a run that came to its end."""
+    """Return the recorded SHA-256 of each row's certificate, from the log or the index of a complete run."""
     logged = [entry for entry in read_log(folder) if entry["event"] == "certificate"]
     found: dict[int, str] = {entry["row"]: entry["sha256"] for entry in logged if {"row", "sha256"} <= entry.keys()}
-    path = inside(folder, INDEX)
+    path = path_inside(folder, INDEX)
     if index is not None and path.is_file() and hash_file(path) == index:
         found |= {e["row"]: e["sha256"] for e in json.loads(path.read_bytes())["samples"] if "sha256" in e}
     return found
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
-    """The certificates of one run."""
+class _CertificateWriter:
+    """Writes the certificates of one run."""
 
     folder: Path
     results: Results
     setup: Setup
     model: Certified
-    log: Log
-    recorded: Mapping[int, str]  # row -> the SHA-256 of the certificate that was written
+    log: EventLog
+    recorded: Mapping[int, str]  # row -> the SHA-256 of the certificate written earlier
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
-        """What is known of all rows."""
-        return {name: self.results[name] for name in ("mask", "eps", "target", "scores", *_BOUNDS)}
+        """The arrays of all rows that certificates need."""
+        return {name: self.results[name] for name in ("mask", "eps", "target", "scores", *_BOUND_ARRAYS)}
 
     @cached_property
     def reasons(self) -> dict[int, str]:
-        """Why rows have no explanation."""
+        """The reasons of rows without an explanation."""
         return self.results.reasons
 
     def entry(self, row: int, samples: Samples, index: int) -> dict[str, Any]:
-        """What the index says of a row."""
+        """Write the certificate of a row if needed, and return its entry in the index."""
         reason = self.reasons.get(row)
         if reason is not None:
             return {"reason": reason}
         name, given = f"{row:06d}.proof", f"{row:06d}.npy"
-        path = inside(self.folder, f"{_FOLDER}/{name}")
+        path = path_inside(self.folder, f"{_FOLDER}/{name}")
         try:
             subject = self._subject(row, samples.read(index)[None])
             asked = subject.asked
-            if self._is_there(path, row, asked):
+            if self._is_current(path, row, asked):
                 digest = self.recorded[row]
             else:
-                content = self._made(row, subject)
+                content = self._new_certificate(row, subject)
                 digest = sha256(content).hexdigest()
-                keep(self.folder, f"{_FOLDER}/{name}", content)
+                write_piece(self.folder, f"{_FOLDER}/{name}", content)
                 self.log.add("certificate", row=row, sha256=digest)
         except (BoundError, InputError) as error:
             return {"reason": str(error)}
-        keep_once(self.folder, f"{_FOLDER}/{given}", packed(asked.x))
+        write_piece_once(self.folder, f"{_FOLDER}/{given}", packed(asked.x))
         return {"certificate": name, "input": given, "sha256": digest}
 
-    def _made(self, row: int, subject: Subject) -> bytes:
-        """A new certificate."""
+    def _new_certificate(self, row: int, subject: Subject) -> bytes:
+        """Compute a new certificate."""
         points = self.results.points(row)
         met = None if points is None else torch.from_numpy(points)
-        settings, full, nominal = self.setup.job.settings, *(float(self.arrays[name][row]) for name in _BOUNDS)
+        settings, full, nominal = self.setup.job.settings, *(float(self.arrays[name][row]) for name in _BOUND_ARRAYS)
         explained = Explained(full, nominal, bool(settings.get("rigorous", False)))
-        growth = growth_for(explained, subject.groups, None, _SECONDS, self._searched, splits(self.setup.graph))
+        growth = growth_for(explained, subject.groups, None, _TREE_SECONDS, self._searched, splits(self.setup.graph))
         made = certify(subject, met, growth, self.model, explained)
         if made.shortfall is not None:
             warnings.warn(f"row {row}: {made.shortfall}", ProofmapWarning, stacklevel=2)
@@ -149,7 +149,7 @@ class _Work:
 
     @cached_property
     def inputs(self) -> list[str | None]:
-        """The SHA-256 of the values that were explained, where the run recorded them."""
+        """The recorded SHA-256 of the explained values, or None."""
         return self.results.inputs
 
     def _subject(self, row: int, x: torch.Tensor) -> Subject:
@@ -167,12 +167,12 @@ class _Work:
 
     @property
     def _searched(self) -> bool:
-        """Whether the overlaps were searched for."""
+        """True if the job uses an exact search."""
         bounds = self.setup.job.settings.get("bounds")
         return bounds is not None and bounds.search is not None
 
-    def _is_there(self, path: Path, row: int, asked: Asked) -> bool:
-        """Whether a certificate of just this was written before, and is as it was written."""
+    def _is_current(self, path: Path, row: int, asked: Asked) -> bool:
+        """Return whether the row has an unchanged certificate of the same question and model."""
         try:
             content = path.read_bytes()
             if sha256(content).hexdigest() != self.recorded.get(row):

@@ -1,4 +1,4 @@
-"""What a run found as a whole: how much is certified, how the overlaps are spread, what matters to each class."""
+"""Totals of a run: certified and refuted counts, the distribution of overlaps, and mean scores of each class."""
 
 from __future__ import annotations
 
@@ -14,52 +14,48 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from proofmap.explainers.explanation import Guarantee, rounded
+from proofmap.explainers.explanation import Guarantee, format_overlap
 from proofmap.registry import objective_of
-from proofmap.runs.chunk import ARRAYS, SCORES, Array
+from proofmap.runs.chunk import ARRAYS, SCORE_BOUNDS, Array
 from proofmap.runs.results import Results, maps
 from proofmap.sources.own_files import DRAWING
-from proofmap.storage.resumable_folder import keep
+from proofmap.storage.resumable_folder import write_piece
+from proofmap.text.verdict import WITNESSES
 from proofmap.text.wording import around, bound_name, confidence, plural, radius, rounding_note, share, taken_off
 from proofmap.verify.objective import decides
 
 __all__ = ["ClassTotal", "Distribution", "Totals", "total"]
 
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-_BINS = 20
-_SHOWN = 10  # classes and failures in the text; the files have all
-_MEANING = {
+_HISTOGRAM_BINS = 20
+_MAX_LISTED = 10  # classes and failures in the text; the files list all
+_BOUND_KINDS = {
     "certified": "proven upper bounds",
     "probable": "upper bounds of the smoothed classifier's alone, for each sample with probability",
     "sampled": "the largest that samples reached, lower bounds",
     "none": "estimates, nothing proven",
 }
-_WITNESS = {
-    "certified": "the sample itself is classified otherwise",
-    "sampled": "an input of the ball is classified otherwise",
-    "none": "the sample itself is classified otherwise",
-}
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """How numbers are spread."""
+    """Mean, quantiles and histogram of some numbers."""
 
     mean: float
     quantiles: Mapping[str, float]  # "0.5" is the median
-    edges: Sequence[float]  # of the bins of a histogram
+    edges: Sequence[float]  # bin edges of the histogram
     counts: Sequence[int]
 
 
 @dataclass(frozen=True)
 class ClassTotal:
-    """The samples whose explained class is this one."""
+    """The samples with one explained class."""
 
     number: int
     title: str
     count: int
     certified: int | None
-    overlap: float | None  # the mean
+    overlap: float | None  # mean of the overlaps
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,23 +65,23 @@ class Totals:
     count: int
     failed: Sequence[tuple[str, str]]  # name and reason
     guarantee: Guarantee
-    rigorous: bool  # whether what is proven counts all roundings
-    certified: int | None  # samples with AO < 0, proven; None where that would prove nothing
-    refuted: int | None  # samples of whose ball an input is known that is classified otherwise
-    ranked: int | None  # samples of which it is proven what matters most; None where no inputs were searched for that
-    labelled: int  # samples whose true class is known, those that failed among them
-    correct: int | None  # samples that are predicted as labelled; None where none is labelled
-    certified_correct: int | None  # samples whose label is proven for the whole ball
+    rigorous: bool  # True: the proofs cover all rounding errors
+    certified: int | None  # samples with a proven AO < 0; None for other guarantees
+    refuted: int | None  # samples with a known input in the ball that is classified otherwise
+    ranked: int | None  # samples whose most important groups are proven; None without a search
+    labelled: int  # samples with a known true class, including failed ones
+    correct: int | None  # samples predicted as labelled; None without labels
+    certified_correct: int | None  # samples whose label is proven on the whole ball
     ball: Mapping[str, Any] | None
     objective: str
-    level: float | None  # the probability with which the overlaps of a sample hold, where they are probable
-    taken_off: str | None  # the end of the network that was left out of the bounds
+    level: float | None  # the probability with which probable bounds of a sample hold
+    taken_off: str | None  # the final operation that the bounds leave out
     overlap: Distribution | None
-    radius: Distribution | None  # of the balls, where each sample has its own
+    radius: Distribution | None  # radii of the balls, if each sample has its own
     classes: Sequence[ClassTotal]
     means: Array  # (K, G) float32: the mean scores of each of the classes
     mask: Array  # (*shape) int32: the group of each variable
-    smooth: bool  # whether maps pass smoothly from group to group
+    smooth: bool  # True: maps interpolate between groups
     columns: Sequence[str] | None  # the names of the variables of a flat sample
 
     @property
@@ -94,26 +90,26 @@ class Totals:
 
     @property
     def bounds(self) -> str:
-        """What the overlaps are, such as "overlap_upper_proven"."""
+        """The name of the overlaps' column, such as "overlap_upper_proven"."""
         return bound_name(self.guarantee, self.objective)
 
     @property
     def around(self) -> str:
-        """The balls in a few words."""
+        """A short description of the balls."""
         return "" if self.ball is None else around(self.ball)
 
     @property
     def rounding_note(self) -> str:
-        """What stands behind the balls of proofs that do not count all roundings."""
+        """The note for proofs that do not cover rounding errors, else ""."""
         return rounding_note({"rigorous": self.rigorous})
 
     @property
     def maps(self) -> Array:
-        """(K, *shape) the mean map of each of the classes."""
+        """(K, *shape): the mean map of each class."""
         return maps(self.means, self.mask[None], self.smooth)
 
     def json(self) -> dict[str, Any]:
-        """Everything but the maps."""
+        """Return the totals without the maps, as JSON."""
         proven, right = self.certified, self.certified_correct
         return {
             "count": self.count,
@@ -125,7 +121,7 @@ class Totals:
             "ball": self.ball,
             "taken_off": self.taken_off,
             "certified": proven,
-            "certified_share": None if proven is None else proven / self.count,  # failures are not proven
+            "certified_share": None if proven is None else proven / self.count,  # failures count as not proven
             "refuted": self.refuted,
             **({} if self.ranked is None else {"matters_most_proven": self.ranked}),
             "labelled": self.labelled,
@@ -139,7 +135,7 @@ class Totals:
         }
 
     def text(self) -> str:
-        """The same for people."""
+        """Return the totals as text."""
         lines = [f"{plural(self.count, 'sample')}: {self.explained} explained, {len(self.failed)} failed"]
         if self.correct is not None:
             lines.append(f"predicted as labelled: {share(self.correct, self.labelled, 'labelled sample')}")
@@ -151,7 +147,7 @@ class Totals:
             right = share(self.certified_correct, self.labelled, "labelled sample")
             lines.append(f"certified accuracy, proven and predicted as labelled: {right}")
         if self.refuted:
-            witness = _WITNESS[self.guarantee if self.ranked is None else "sampled"]
+            witness = WITNESSES["point" if self.guarantee == "sampled" or self.ranked is not None else "input"]
             lines.append(f"refuted, {witness}: {share(self.refuted, self.count, 'sample')}")
         if self.ranked is not None:
             lines.append(f"proven which groups matter most: {share(self.ranked, self.count, 'sample')}")
@@ -160,23 +156,23 @@ class Totals:
         if self.radius is not None:
             lines += [f"proven radius: {_listed(self.radius, radius)}", f"  {_bars(self.radius)}"]
         if self.overlap is not None:
-            numbers = _listed(self.overlap, partial(rounded, guarantee=self.guarantee))
+            numbers = _listed(self.overlap, partial(format_overlap, guarantee=self.guarantee))
             what = "AO(B)" if decides(self.objective) else f"the objective {self.objective!r}"
             sure = "" if self.level is None else f" {confidence({'level': self.level})}"
-            lines += [f"{what}, {_MEANING[self.guarantee]}{sure}: {numbers}", f"  {_bars(self.overlap)}"]
-        lines += [_line(entry, self.guarantee, decides(self.objective)) for entry in self.classes[:_SHOWN]]
+            lines += [f"{what}, {_BOUND_KINDS[self.guarantee]}{sure}: {numbers}", f"  {_bars(self.overlap)}"]
+        lines += [_line(entry, self.guarantee, decides(self.objective)) for entry in self.classes[:_MAX_LISTED]]
         lines += _more(len(self.classes), "classes")
-        lines += [f"failed: {name}: {reason}" for name, reason in self.failed[:_SHOWN]]
+        lines += [f"failed: {name}: {reason}" for name, reason in self.failed[:_MAX_LISTED]]
         lines += _more(len(self.failed), "failures")
         return "\n".join(lines)
 
     def save(self, folder: Path) -> None:
-        """totals.json, means.safetensors, and totals.png."""
+        """Write totals.json, means.safetensors and totals.png."""
         for name, content in self.files.items():
-            keep(folder, name, content)
-        from proofmap.runs.totals_figure import draw  # and with it matplotlib, which takes a while
+            write_piece(folder, name, content)
+        from proofmap.runs.totals_figure import draw  # imports matplotlib, which is slow
 
-        keep(folder, DRAWING, draw(self))
+        write_piece(folder, DRAWING, draw(self))
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -189,7 +185,7 @@ class Totals:
 
 
 def total(results: Results) -> Totals:
-    """The sums over what there is of a run: the same chunks give the same, to the last digit."""
+    """Compute the totals of the finished chunks. The same chunks give the same totals, to the last digit."""
     explained = np.concatenate([part.explained for part in results.parts])
     rows = {name: results[name][explained] for name in results.names if name in ARRAYS and ARRAYS[name][2] == 1}
     about, job, target, overlap = results.about, results.about["job"], rows["target"], rows.get("full")
@@ -207,7 +203,7 @@ def total(results: Results) -> Totals:
         rigorous=bool(job["settings"].get("rigorous")),
         certified=None if certain is None else int(certain.sum()),
         refuted=_refuted(rows, results.guarantee, objective),
-        ranked=sum(int(part.ranked.sum()) for part in results.parts) if SCORES[0] in results.names else None,
+        ranked=sum(int(part.ranked.sum()) for part in results.parts) if SCORE_BOUNDS[0] in results.names else None,
         labelled=labelled,
         correct=int((labels == rows["predicted"]).sum()) if labelled else None,
         certified_correct=int((certain & (labels == target)).sum()) if labelled and certain is not None else None,
@@ -235,7 +231,7 @@ def total(results: Results) -> Totals:
 
 
 def _means(results: Results) -> tuple[dict[int, Array], Array]:
-    """The mean scores of each class, and their groups: those that all samples share, else every variable."""
+    """Return the mean scores of each class, and their groups: the shared groups, else one group per variable."""
     shared = results.about["mask"] is not None
     sums: dict[int, Array] = {}
     counts: Counter[int] = Counter()
@@ -252,7 +248,7 @@ def _means(results: Results) -> tuple[dict[int, Array], Array]:
 
 
 def _refuted(rows: Mapping[str, Array], guarantee: Guarantee, objective: str) -> int | None:
-    """Where another class is ahead at the sample itself, or at an input that was met."""
+    """Count the samples for which another class wins at the sample itself or at a known input of the ball."""
     if "nominal" not in rows or not decides(objective) or guarantee == "probable":
         return None
     met = (rows["nominal"] > 0) | (rows.get("full_lower", rows["nominal"]) > 0)
@@ -260,14 +256,14 @@ def _refuted(rows: Mapping[str, Array], guarantee: Guarantee, objective: str) ->
 
 
 def _distribution(values: Array) -> Distribution | None:
-    """Of the finite ones. Bins are about 20 and start at multiples of their width, so that none lies across 0."""
+    """Return the distribution of the finite values; about 20 bins start at multiples of their width."""
     values = values[np.isfinite(values)].astype(np.float64)
     if not len(values):
         return None
     low, high = float(values.min()), float(values.max())
-    width = (high - low) / _BINS or max(abs(low), 1.0)
+    width = (high - low) / _HISTOGRAM_BINS or max(abs(low), 1.0)
     edges = np.arange(np.floor(low / width), np.floor(high / width) + 2) * width
-    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)  # whatever rounding did
+    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)  # corrects rounding errors
     counts, _ = np.histogram(values, edges)
     quantiles = {f"{q:g}": float(v) for q, v in zip(_QUANTILES, np.quantile(values, _QUANTILES), strict=True)}
     return Distribution(float(values.mean()), quantiles, [float(e) for e in edges], [int(c) for c in counts])
@@ -285,7 +281,7 @@ def _listed(values: Distribution, shown: Callable[[float], str]) -> str:
 
 
 def _bars(distribution: Distribution) -> str:
-    """The histogram in one line."""
+    """Return the histogram as one line of text."""
     most = max(distribution.counts)
     bars = "".join(" ▁▂▃▄▅▆▇█"[-(-8 * count // most)] for count in distribution.counts)
     return f"{distribution.edges[0]:.3g} |{bars}| {distribution.edges[-1]:.3g}"
@@ -296,9 +292,9 @@ def _line(entry: ClassTotal, guarantee: Guarantee, decisive: bool) -> str:
     if entry.certified is not None:
         parts.append(f"{entry.certified} proven")
     if entry.overlap is not None:
-        parts.append(f"mean {'AO' if decisive else 'objective'} {rounded(entry.overlap, guarantee)}")
+        parts.append(f"mean {'AO' if decisive else 'objective'} {format_overlap(entry.overlap, guarantee)}")
     return ", ".join(parts)
 
 
 def _more(count: int, what: str) -> list[str]:
-    return [f"and {count - _SHOWN} more {what}: see totals.json"] if count > _SHOWN else []
+    return [f"and {count - _MAX_LISTED} more {what}: see totals.json"] if count > _MAX_LISTED else []

@@ -1,4 +1,4 @@
-"""The totals of a run as a figure: how the overlaps are spread, and the mean map of each class."""
+"""Figure of a run's totals: the histogram of the overlaps, and the mean map of each class."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from proofmap.runs.totals import Totals
 from proofmap.text.wording import share
 from proofmap.verify.objective import decides
 
-_CLASSES = 12  # maps that are drawn
-_COLUMNS = 4
-_COLUMN_NAMES = 24  # that have room
+_MAX_MAPS = 12  # mean maps in the figure
+_MAPS_PER_ROW = 4
+_MAX_VARIABLE_NAMES = 24  # more names do not fit on the axis
 
 
 def draw(totals: Totals) -> bytes:
-    """The figure as PNG, whatever style the user has chosen; a dollar sign in a name starts no formula."""
+    """Return the figure as PNG, independent of the user's matplotlib style; dollar signs in names are plain text."""
     with style.context(["default", {"text.parse_math": False}]):
         figure = Figure(figsize=(9.5, 4.2), layout="constrained")
         FigureCanvasAgg(figure)
@@ -47,7 +47,7 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
     panel.bar(edges[:-1], totals.overlap.counts, np.diff(edges), align="edge", color=colours, edgecolor="white")
     if decides(totals.objective):
         panel.axvline(0, color="black", linewidth=1)
-    panel.set_xlabel(_drawn(totals))
+    panel.set_xlabel(_axis_label(totals))
     panel.set_ylabel("samples")
     if totals.certified is None:
         title = {
@@ -63,15 +63,15 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
     panel.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _drawn(totals: Totals) -> str:
-    """What the bars are of: only a margin is called the overlap."""
+def _axis_label(totals: Totals) -> str:
+    """Return the label of the histogram's axis; only margins are called overlaps."""
     if totals.guarantee == "probable":
         return "overlap AO(B) of the smoothed classifier"
     return "adversarial overlap AO(B)" if decides(totals.objective) else f"largest objective '{totals.objective}' in B"
 
 
 def _maps(figure: SubFigure, totals: Totals) -> None:
-    shown = totals.classes[:_CLASSES]
+    shown = totals.classes[:_MAX_MAPS]
     if not shown:
         return
     maps = totals.maps[: len(shown)].astype(np.float64)  # (K, *shape)
@@ -84,7 +84,7 @@ def _maps(figure: SubFigure, totals: Totals) -> None:
         panel = figure.subplots()
         image = panel.imshow(maps.reshape(len(maps), -1), aspect="auto", **scale)
         panel.set_yticks(range(len(shown)), [_short(entry.title, 24) for entry in shown], fontsize=8)
-        if totals.columns is not None and len(totals.columns) <= _COLUMN_NAMES:
+        if totals.columns is not None and len(totals.columns) <= _MAX_VARIABLE_NAMES:
             names = [_short(name, 16) for name in totals.columns]
             panel.set_xticks(range(len(names)), names, fontsize=8, rotation=45, ha="right")
         else:
@@ -93,7 +93,7 @@ def _maps(figure: SubFigure, totals: Totals) -> None:
         figure.colorbar(image, ax=panel, shrink=0.8, label="mean score")
         return
     pictures = maps.mean(axis=1) if maps.ndim == 4 else maps  # over the channels
-    columns = min(_COLUMNS, len(shown))
+    columns = min(_MAPS_PER_ROW, len(shown))
     panels = figure.subplots(-(-len(shown) // columns), columns, squeeze=False).ravel()
     for panel in panels:
         panel.set_axis_off()

@@ -1,4 +1,7 @@
-"""Explains chunks: what runs in this process or on a machine of a cluster, and gives the same bytes on both."""
+"""Workers that explain chunks, and the engine that runs one worker in this process.
+
+A worker gives the same bytes in this process and on a machine of a cluster.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -18,15 +21,25 @@ from torch import Tensor
 from proofmap.errors import BoundError, FileError, InputError
 from proofmap.explainers import Explainer
 from proofmap.explainers.attributor import Attributor
-from proofmap.explainers.batching import drops_of
+from proofmap.explainers.batching import drop_intervals
 from proofmap.graph import Graph
-from proofmap.runs.attained_points import packed
-from proofmap.runs.chunk import ARRAYS, DROPS, ERRORS, LOWER, WHOLE, Array, Words, pack, widened
-from proofmap.runs.run_job import Setup, seed_of
+from proofmap.runs.attained_points import pack_points
+from proofmap.runs.chunk import (
+    ARRAYS,
+    DROP_BOUNDS,
+    ERRORS,
+    FULL_BALL_OF,
+    LOWER_BOUNDS,
+    Array,
+    ChunkTexts,
+    pack_chunk,
+    with_missing_groups,
+)
+from proofmap.runs.run_job import Job, Setup, seed_of
 from proofmap.runtime.precision import full_precision
 from proofmap.storage.hashing import versions
 
-__all__ = ["Done", "Failure", "Work", "Worker", "attempt", "place"]
+__all__ = ["ChunkTask", "ExplainedChunk", "Failure", "Worker", "attempt", "worker_name"]
 
 _Arrays: TypeAlias = dict[str, Array]
 
@@ -34,23 +47,23 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class ChunkTask:
     """A chunk to explain: n samples, of which those in `rows` could be read."""
 
     number: int
-    index: tuple[int, ...]  # n, in the data set
+    index: tuple[int, ...]  # n, indices in the data set
     names: tuple[str, ...]  # n
     labels: tuple[int, ...] | None  # n
-    files: tuple[str | None, ...]  # n, the SHA-256 of the file of each
-    inputs: tuple[str | None, ...]  # n, the SHA-256 of the values of each; None where it could not be read
+    files: tuple[str | None, ...]  # n, the SHA-256 of each sample's file
+    inputs: tuple[str | None, ...]  # n, the SHA-256 of each sample's values; None if unreadable
     x: Array  # (len(rows), *shape) float32
     rows: tuple[int, ...]
-    reasons: Mapping[int, str]  # row -> why it could not be read
+    reasons: Mapping[int, str]  # row -> the reason why it could not be read
 
 
 @dataclass(frozen=True)
-class Done:
-    """An explained chunk. The bytes are the result; the rest is about this time only."""
+class ExplainedChunk:
+    """An explained chunk. The bytes are the result; the other fields describe this execution."""
 
     number: int
     content: bytes
@@ -59,7 +72,7 @@ class Done:
 
 
 class Worker:
-    """Explains the chunks of one run: the model is set up once, for all of them."""
+    """Explains the chunks of one run, with a model that is prepared once."""
 
     def __init__(self, setup: Setup) -> None:
         torch.set_num_threads(setup.job.threads)
@@ -68,38 +81,38 @@ class Worker:
         self.method: Attributor = setup.method()
         self.seed: int | None = self.method.seed if isinstance(self.method, Explainer) else None
         self.graph: Graph = setup.graph.to(self.device, torch.float32)
-        self.taken_off: str | None = None  # which the first explanation says
+        self.taken_off: str | None = None  # set by the first explanation
 
     def ready(self) -> tuple[str, dict[str, str]]:
-        """Where it works, once it can, and with which versions."""
-        return place(), versions()
+        """Return this worker's name and versions, once it is ready."""
+        return worker_name(), versions()
 
-    def explain(self, work: Work) -> Done:
-        """All samples together; where that fails, one by one, and those that fail again are recorded."""
+    def explain(self, task: ChunkTask) -> ExplainedChunk:
+        """Explain all samples together. If that fails, explain them one by one and record failures."""
         started = time.perf_counter()
         if isinstance(self.method, Explainer) and self.seed is not None:
-            changes: dict[str, Any] = {"seed": seed_of(self.seed, work.number)}
+            changes: dict[str, Any] = {"seed": seed_of(self.seed, task.number)}
             self.method = replace(self.method, **changes)
-        x = torch.tensor(work.x, device=self.device)
-        reasons = dict(work.reasons)
+        x = torch.tensor(task.x, device=self.device)
+        reasons = dict(task.reasons)
         parts: list[tuple[Sequence[int], _Arrays]] = []
-        pieces = [range(len(x))] if work.rows else []
+        pieces = [range(len(x))] if task.rows else []
         while pieces:
             piece = pieces.pop(0)
             arrays = attempt(partial(self._explain, x[piece.start : piece.stop]))
             if not isinstance(arrays, Failure):
-                parts.append(([work.rows[k] for k in piece], arrays))
+                parts.append(([task.rows[k] for k in piece], arrays))
             elif len(piece) == 1:
-                reasons[work.rows[piece.start]] = arrays.reason
+                reasons[task.rows[piece.start]] = arrays.reason
             else:
                 pieces += [range(k, k + 1) for k in piece]
-        setup, held = self.setup, (work.names, reasons, work.files)
-        words = Words(setup.guarantee, *held, setup.about, self.taken_off, work.inputs)
-        content = pack(words, self._arrays(work, parts))
-        return Done(work.number, content, time.perf_counter() - started, place())
+        setup, held = self.setup, (task.names, reasons, task.files)
+        texts = ChunkTexts(setup.guarantee, *held, setup.about, self.taken_off, task.inputs)
+        content = pack_chunk(texts, self._arrays(task, parts))
+        return ExplainedChunk(task.number, content, time.perf_counter() - started, worker_name())
 
     def _explain(self, x: Tensor) -> _Arrays:
-        """The arrays of k samples, and the groups (k, *shape) where each has its own."""
+        """Return the arrays of k samples, with the groups (k, *shape) and attained points."""
         target = self.setup.job.target
         if isinstance(self.method, Explainer):
             e = self.method.explain(x, target)
@@ -114,7 +127,7 @@ class Worker:
                 "frozen": e.overlap.frozen,
                 "full_lower": e.overlap.full_lower,
                 "frozen_lower": e.overlap.frozen_lower,
-                **dict(zip(DROPS, drops_of(e.overlap).unbind(2), strict=True)),
+                **dict(zip(DROP_BOUNDS, drop_intervals(e.overlap).unbind(2), strict=True)),
                 "mask": e.mask,
                 **({} if e.overlap.points is None else {"x": x, "points": e.overlap.points}),
                 **({} if e.errors is None else {ERRORS: e.errors}),
@@ -127,12 +140,12 @@ class Worker:
         scores = self.method.attribute(x, aim).flatten(1)
         return _numpy({"target": aim, "predicted": predicted, "scores": scores})
 
-    def _arrays(self, work: Work, parts: Sequence[tuple[Sequence[int], _Arrays]]) -> dict[str, Array]:
-        """One row for each sample of the chunk, in its order, and fill values where there is nothing to say."""
-        count = len(work.names)
-        arrays: dict[str, Array] = {"index": np.asarray(work.index, dtype=np.int64)}
-        if work.labels is not None:
-            arrays["label"] = np.asarray(work.labels, dtype=np.int64)
+    def _arrays(self, task: ChunkTask, parts: Sequence[tuple[Sequence[int], _Arrays]]) -> dict[str, Array]:
+        """Return arrays with one row per sample of the chunk, and fill values for samples without results."""
+        count = len(task.names)
+        arrays: dict[str, Array] = {"index": np.asarray(task.index, dtype=np.int64)}
+        if task.labels is not None:
+            arrays["label"] = np.asarray(task.labels, dtype=np.int64)
         means = (ERRORS,) if any(ERRORS in explained for _, explained in parts) else ()
         for name in (*self.setup.arrays, *means):
             dtype, fill, rank = ARRAYS[name]
@@ -141,15 +154,17 @@ class Worker:
             for rows, explained in parts:
                 values = explained[name]
                 if wide is not None:
-                    whole = explained[WHOLE[name]] if name in WHOLE else None
-                    values = widened(values, wide, whole, np.ones(len(rows), dtype=bool))
+                    whole = explained[FULL_BALL_OF[name]] if name in FULL_BALL_OF else None
+                    values = with_missing_groups(values, wide, whole, np.ones(len(rows), dtype=bool))
                 arrays[name][list(rows)] = values
-        if LOWER[0] in arrays and not (arrays[LOWER[0]] > arrays["nominal"]).any():  # those of the inputs themselves
-            arrays = {name: values for name, values in arrays.items() if name not in LOWER}
-        elif LOWER[0] in arrays and any("points" in explained for _, explained in parts):
+        if (
+            LOWER_BOUNDS[0] in arrays and not (arrays[LOWER_BOUNDS[0]] > arrays["nominal"]).any()
+        ):  # all lower bounds are attained at the samples themselves
+            arrays = {name: values for name, values in arrays.items() if name not in LOWER_BOUNDS}
+        elif LOWER_BOUNDS[0] in arrays and any("points" in explained for _, explained in parts):
             arrays |= self._points(count, parts)
-        if DROPS[1] in arrays and not np.isfinite(arrays[DROPS[1]]).any():
-            arrays = {name: values for name, values in arrays.items() if name not in DROPS}
+        if DROP_BOUNDS[1] in arrays and not np.isfinite(arrays[DROP_BOUNDS[1]]).any():
+            arrays = {name: values for name, values in arrays.items() if name not in DROP_BOUNDS}
         if self.setup.mask is None:
             arrays["mask"] = np.zeros((count, *self.setup.graph.input.shape), dtype=np.int32)
             for rows, explained in parts:
@@ -157,7 +172,7 @@ class Worker:
         return arrays
 
     def _points(self, count: int, parts: Sequence[tuple[Sequence[int], _Arrays]]) -> _Arrays:
-        """The inputs that attain the lower sides; a sample that failed has none."""
+        """Return the points that attain the lower bounds; failed samples have none."""
         shape = self.setup.graph.input.shape
         points: list[Array | None] = [None] * count
         x, masks = [np.full(shape, np.nan, dtype=np.float32)] * count, [np.zeros(shape, dtype=np.int32)] * count
@@ -165,29 +180,64 @@ class Worker:
             every = np.broadcast_to(explained["mask"], (len(rows), *shape))
             for row, *found in zip(rows, explained["points"], explained["x"], every, strict=True):
                 points[row], x[row], masks[row] = found
-        return packed(points, x, masks)
+        return pack_points(points, x, masks)
 
 
 def _numpy(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
     return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 
-def place() -> str:
-    """This host and process."""
+class Engine(Protocol):
+    """Runs `Worker`s on chunks."""
+
+    def check(self, job: Job) -> None:
+        """Raise InputError before any work if this engine cannot run the job."""
+        ...
+
+    def explain(self, setup: Setup, chunks: Iterator[ChunkTask]) -> Generator[ExplainedChunk, None, None]:
+        """Explain every chunk once, in any order. The next chunk is read only when a worker can take it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Local:
+    """Engine that runs one worker in this process."""
+
+    def check(self, job: Job) -> None:
+        """Raise InputError if the GPU does not exist."""
+        device = torch.device(job.device)
+        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+            raise InputError(
+                f"got the device {job.device}, expected one of the {torch.cuda.device_count()} GPUs, or cpu"
+            )
+
+    def explain(self, setup: Setup, chunks: Iterator[ChunkTask]) -> Generator[ExplainedChunk, None, None]:
+        """Explain one chunk after the other."""
+        threads = torch.get_num_threads()
+        try:
+            worker = Worker(setup)
+            for task in chunks:
+                yield worker.explain(task)
+        finally:
+            torch.set_num_threads(threads)
+
+
+def worker_name() -> str:
+    """Return the host and the process id."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a sample could not be read or explained."""
+    """The reason why a sample could not be read or explained."""
 
     reason: str
 
 
 def attempt(call: Callable[[], T]) -> T | Failure:
-    """What the call gives, or what is wrong with the samples it is about.
+    """Return the result of the call, or the reason of an error about its samples.
 
-    Without places in memory, which some errors print and which change from run to run.
+    Memory addresses are removed from the reason, because they differ from run to run.
     """
     try:
         return call()
