@@ -64,11 +64,11 @@ def parts() -> Iterator[list[int]]:
 
     def counting(*args: Any, **settings: Any) -> Any:
         closing = close(*args, **settings)
-        counts.extend(one.parts for one in closing.found)
+        counts.extend(one.parts for one in closing.results)
         return closing
 
-    close = overlaps.close
-    with mock.patch.object(overlaps, "close", counting):
+    close = overlaps.exact_bounds
+    with mock.patch.object(overlaps, "exact_bounds", counting):
         yield counts
 
 

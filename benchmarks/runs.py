@@ -30,7 +30,7 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.runs import Engine, Job, Local, Ray, run
 from proofmap.runs.run_job import Setup
-from proofmap.runs.worker import Done, Work
+from proofmap.runs.worker import ChunkTask, ExplainedChunk
 from proofmap.sources import open_samples, read_model
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ class Timed:
     def check(self, job: Job) -> None:
         self.engine.check(job)
 
-    def explain(self, setup: Setup, chunks: Iterator[Work]) -> Generator[Done, None, None]:
+    def explain(self, setup: Setup, chunks: Iterator[ChunkTask]) -> Generator[ExplainedChunk, None, None]:
         yield from self.engine.explain(setup, self._noted(chunks))
 
-    def _noted(self, chunks: Iterator[Work]) -> Iterator[Work]:
+    def _noted(self, chunks: Iterator[ChunkTask]) -> Iterator[ChunkTask]:
         self.first.append(time.perf_counter())
         yield from chunks
 

@@ -26,13 +26,13 @@ else:
 
 def inputs(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
     """Both sides of AO(B) and of five B_u, a variable each, for a network and an input of every index."""
-    close = import_module("proofmap.search.exact")
+    exact = import_module("proofmap.search.exact")
     for key in keys:
         model, x = _network(key["index"])
         ball, bounds = pm.Ball(key["eps"], domain=(-1.0, 1.0)), pm.bounds.Exact(key["gap"], key["seconds"])
-        few = 0 if key["way"] == "units" else close._FEW
+        few = 0 if key["way"] == "units" else exact._MAX_BOX_VARIABLES
         ask = partial(pm.overlap, model, x, ball, groups=torch.arange(5), bounds=bounds)
-        with mock.patch.object(close, "_FEW", few), measuring.parts() as parts:
+        with mock.patch.object(exact, "_MAX_BOX_VARIABLES", few), measuring.parts() as parts:
             over, spent = measuring.clocked(ask, "cpu")
         widest = float(torch.maximum(over.full - over.full_lower, (over.frozen - over.frozen_lower).amax(1)))
         sides = {"lower": float(over.full_lower), "upper": float(over.full), "widest": widest}

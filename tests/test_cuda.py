@@ -13,14 +13,14 @@ import torch
 
 import proofmap as pm
 from proofmap import search as tree
-from proofmap.attack.lower_bounds import reach
+from proofmap.attack.lower_bounds import attack_lower_bounds
 from proofmap.bounds import METHODS, Exact, named
 from proofmap.execution import Sampler
 from proofmap.explainers.methods.enclosure import enclose
 from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.metrics import METRICS
 from proofmap.rules import linear_operations as linear
-from proofmap.runtime import compiled_kernels as kernel
+from proofmap.runtime import compiled_kernels
 from proofmap.verify.objective import forms_of
 from tests.bounds import maps
 from tests.bounds.setting import both_sides, mask_for
@@ -67,8 +67,8 @@ def test_windows_through_compiled_kernels_and_matrices(name: str, monkeypatch: p
     graph = maps.graph_of(name)
     ball, mask = pm.Ball(0.05, inf, (-1.0, 1.0)), mask_for(maps.SHAPE, 16)
     expected = both_sides(graph, ball.at(maps.points(2), mask), named("backward"), "shared")
-    monkeypatch.setattr(kernel, "_FEWEST", 1)
-    monkeypatch.setattr(linear, "_TAPS", 10**6)
+    monkeypatch.setattr(compiled_kernels, "_MIN_ENTRIES", 1)
+    monkeypatch.setattr(linear, "_MATRIX_MAX_FILTERS", 10**6)
     for dtype, close in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
         family = ball.at(maps.points(2).to(CUDA, dtype), mask)
         found = both_sides(graph.to(CUDA, dtype), family, named("backward"), "shared")
@@ -83,7 +83,7 @@ def test_sampled_explanations_are_those_of_the_cpu(fewest: int, monkeypatch: pyt
     """With and without a kernel of our own. The noise is drawn on the CPU for both: generators of different devices
     differ.
     """
-    monkeypatch.setattr(kernel, "_FEWEST", fewest)
+    monkeypatch.setattr(compiled_kernels, "_MIN_ENTRIES", fewest)
     graph = maps.graph_of("mobile")
     x, mask = maps.points(2), mask_for(maps.SHAPE, 9)[None]
     head, _ = cut(graph, graph[graph.output].inputs[0])
@@ -196,9 +196,9 @@ def test_several_searches_at_once_agree_with_one_after_the_other() -> None:
     forms = forms_of(logits, logits.argmax(1), None, "margin")
     sides = []
     for workers in (1, 4):
-        met = reach(graph, family, forms, 2**34)
+        met = attack_lower_bounds(graph, family, forms, 2**34)
         known = torch.full_like(met.value, 99.0)
-        closing = tree.close(graph, family, met, known, Exact(gap=0.01, seconds=5), 2**34, workers=workers)
+        closing = tree.exact_bounds(graph, family, met, known, Exact(gap=0.01, seconds=5), 2**34, workers=workers)
         assert {one.stopped for one in closing.found} <= {"", "time"}
         assert bool((closing.upper < 99).all())
         values = (graph(met.points.flatten(0, 1)).view(6, 5, -1) @ forms.mT).amax(2)
@@ -228,8 +228,8 @@ def test_probable_bounds_meet_the_truth_of_a_half_space() -> None:
 
 _FIRST = """
 import threading, torch
-from proofmap.search.goal import Found
-from proofmap.search.gpu_streams import together
+from proofmap.search.frontier import SearchResult
+from proofmap.search.parallel import run_searches
 
 together_at = threading.Barrier(4)
 def work(n, _):
@@ -237,7 +237,7 @@ def work(n, _):
     together_at.wait()
     torch.linalg.solve_triangular(one, one, upper=False)
     return n
-assert together(4, 4, torch.device("cuda"), threading.Event(), work) == [0, 1, 2, 3]
+assert run_searches(4, 4, torch.device("cuda"), threading.Event(), work) == [0, 1, 2, 3]
 """
 
 

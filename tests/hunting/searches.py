@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.attack import lower_bounds as reach
-from proofmap.attack import restarts as leaps
+from proofmap.attack import lower_bounds, restarts
 from proofmap.bounds import Backward, Exact, Method, Sharing, named
 from proofmap.errors import BoundError
 from proofmap.search import branch_and_bound as search
@@ -34,10 +33,20 @@ from tests.hunting.tiny import Tiny, tiny
 from tests.hunting.walks import watched
 
 # Most searches start from x alone, and take few steps: there is more to split, and time for many networks.
-_STEPS: dict[str, Any] = {"_ROOT_STEPS": 2, "_HIDDEN_STEPS": 1, "_STEPS": 2, "_LONG": 4, "_ROUNDS": 1}
-_SIZES: dict[str, Any] = {"_PARTS": {"cpu": 4}, "_SOLVED": 2, "_PAUSE": 4}
-_CLIMB: dict[str, Any] = {"_FINISH": (0.1, 0.03, 0.01, 0.003), "_MEMBER": (0.1, 0.01), "_LITTLE": (0.1,)}
-_ATTACK: dict[str, Any] = {"_STARTS": 8, "_KEPT": 4, "_STEPS": 4, **_CLIMB}
+_STEPS: dict[str, Any] = {
+    "_ROOT_STEPS": 2,
+    "_INTERVAL_STEPS": 1,
+    "_PART_STEPS": 2,
+    "_LINEAR_PART_STEPS": 4,
+    "_ROOT_ROUNDS": 1,
+}
+_SIZES: dict[str, Any] = {"_BATCH_PARTS": {"cpu": 4}, "_LPS_PER_STEP": 2, "_BATCHES_PER_OFFER": 4}
+_PGD_SIZES: dict[str, Any] = {
+    "_REFINING_SIZES": (0.1, 0.03, 0.01, 0.003),
+    "_MEMBER_SIZES": (0.1, 0.01),
+    "_SHORT_SIZES": (0.1,),
+}
+_ATTACK: dict[str, Any] = {"_PGD_STARTS": 8, "_REFINED_STARTS": 4, "_PGD_STEPS": 4, **_PGD_SIZES}
 _PARTS, _MANY = 16, 100  # of a ball, after which a search ends; many where the truth is known
 _PLANES = 6  # that touch a ball
 _OWN, _DEAR = 0.005, 0.02  # of the networks: with all of the library's own steps, with the methods beside Exact too
@@ -87,17 +96,17 @@ def _quick(draw: Draw) -> Iterator[None]:
 def few_steps(*, attacked: bool) -> Iterator[None]:
     """Searches that begin at x, or where a short attack leads, and split more than they look around."""
     with (
-        patch.multiple(reach, **(_ATTACK if attacked else {**_ATTACK, "_search": lambda *_: None})),
-        patch.object(leaps, "_WORK", 0),
-        patch.multiple(search, **_STEPS, **_SIZES, refined=_closer),
-        patch.object(boxes, "_PARTS", {"cpu": 8}),
-        patch.object(programs, "_PLANES", _PLANES),
+        patch.multiple(lower_bounds, **(_ATTACK if attacked else {**_ATTACK, "_attack_samples": lambda *_: None})),
+        patch.object(restarts, "_NETWORK_VALUES", 0),
+        patch.multiple(search, **_STEPS, **_SIZES, tighten_units=_closer),
+        patch.object(boxes, "_BATCH_PARTS", {"cpu": 8}),
+        patch.object(programs, "_MAX_TANGENT_PLANES", _PLANES),
     ):
         yield
 
 
 def _closer(*args: Any, parts: int, **rest: Any) -> Any:
-    return forest.refined(*args, parts=min(parts, 4), **rest)
+    return forest.tighten_units(*args, parts=min(parts, 4), **rest)
 
 
 class _Search:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from proofmap.dossier.evidence import templates
+from proofmap.dossier.page_texts import templates
 from proofmap.proof import check as checker
 from tests.proof.making import BALL, members_of, mlp_file, npy, write
 

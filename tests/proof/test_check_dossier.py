@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from proofmap.dossier.evidence import templates
+from proofmap.dossier.page_texts import templates
 from proofmap.proof import check as checker
 from tests.proof.dossiers import MODEL, REASON, Members, derived, dumped, listed, sealed, small_dossier
 from tests.proof.making import npy, write

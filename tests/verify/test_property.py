@@ -232,7 +232,7 @@ class Ridge(nn.Module):
 @pytest.mark.parametrize(("limit", "verdict"), [(-0.01, "holds"), (-1e-8, "unknown"), (1.9, "violated")])
 def test_a_search_decides_what_bounds_leave_open(limit: float, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """y <= limit must not be: it is 0 at least; what is closer to 0 than the gap is not said by units alone."""
-    monkeypatch.setattr(import_module("proofmap.search.exact"), "_FEW", 0)
+    monkeypatch.setattr(import_module("proofmap.search.exact"), "_MAX_BOX_VARIABLES", 0)
     region = box([-1.0, -1.0], [1.0, 1.0], unsafe([[1, 0]], [-limit]))
     graph = traced(Ridge())
     answer = decide(graph, [region], bounds=pm.bounds.Exact(seconds=5))
