@@ -11,16 +11,16 @@ import pytest
 
 from proofmap import metrics
 from proofmap.explainers import BASELINES, EVA, Explainer, ProbableEVA
-from proofmap.explainers.baselines import AttentionRollout, Baseline
+from proofmap.explainers.baselines import Baseline
 from proofmap.metrics import METRICS, Metric
-from proofmap.registry import COMPARED, EXPLAINERS, JUDGES, METHODS, READY, Method
+from proofmap.registry import COMPARED, EXPLAINER_ENTRIES, EXPLAINERS, METRIC_ENTRIES, READY, ExplainerEntry
 
-every_method = pytest.mark.parametrize("name", METHODS)
+every_method = pytest.mark.parametrize("name", EXPLAINER_ENTRIES)
 
 
 @every_method
 def test_the_table_says_what_the_classes_are(name: str) -> None:
-    method = METHODS[name]
+    method = EXPLAINER_ENTRIES[name]
     kind = method.kind
     assert issubclass(kind, Explainer if method.ball else Baseline)
     assert method.target == getattr(kind, "signed", False)
@@ -30,20 +30,20 @@ def test_the_table_says_what_the_classes_are(name: str) -> None:
 
 
 def test_no_explainer_is_forgotten() -> None:
-    """Every class that can be made is in the table, but one for few networks; those in between are abstract."""
+    """Every concrete class is in the table."""
 
     def made(kind: type[Explainer] | type[Baseline]) -> set[type]:
         below = {found for other in kind.__subclasses__() for found in made(other)}
         ours = kind.__module__.startswith("proofmap.")
         return below | ({kind} if ours and not getattr(kind, "__abstractmethods__", None) else set())
 
-    assert made(Explainer) | made(Baseline) - {AttentionRollout} == {method.kind for method in METHODS.values()}
-    assert METHODS["eva"].kind is EVA
+    assert made(Explainer) | made(Baseline) == {method.kind for method in EXPLAINER_ENTRIES.values()}
+    assert EXPLAINER_ENTRIES["eva"].kind is EVA
 
 
-@pytest.mark.parametrize("name", JUDGES)
+@pytest.mark.parametrize("name", METRIC_ENTRIES)
 def test_the_table_says_what_the_metrics_are(name: str) -> None:
-    judge = JUDGES[name]
+    judge = METRIC_ENTRIES[name]
     assert judge.kind.name == name
     assert judge.maps == (judge.kind.subject != "overlap")
 
@@ -51,14 +51,18 @@ def test_the_table_says_what_the_metrics_are(name: str) -> None:
 def test_no_metric_is_forgotten() -> None:
     """Nor one that is named in the package."""
     of_package = {kind for kind in vars(metrics).values() if isinstance(kind, type) and issubclass(kind, Metric)}
-    assert of_package - {Metric} == {judge.kind for judge in JUDGES.values()} == set(METRICS.values())
+    assert of_package - {Metric} == {judge.kind for judge in METRIC_ENTRIES.values()} == set(METRICS.values())
 
 
 def test_what_is_derived() -> None:
-    assert [*BASELINES] == [*COMPARED] == [name for name in METHODS if name != "targeted"]
+    assert [*BASELINES] == [*COMPARED] == [name for name in EXPLAINER_ENTRIES if name != "targeted"]
     assert [*READY] == [name for name in COMPARED if name not in ("hybrid", "probable")]
     assert "probable" in EXPLAINERS
-    assert {"eva", "targeted", "first-order"} <= {*EXPLAINERS} <= {name for name in METHODS if METHODS[name].ball}
+    assert (
+        {"eva", "targeted", "first-order"}
+        <= {*EXPLAINERS}
+        <= {name for name in EXPLAINER_ENTRIES if EXPLAINER_ENTRIES[name].ball}
+    )
     assert "hybrid" not in EXPLAINERS
 
 
@@ -70,13 +74,14 @@ from proofmap import registry as methods
 source = Path(methods.__file__).read_text(encoding="utf-8")
 line = "        'eva': ".replace("'", chr(34))
 assert source.count(line) == 1
-source = source.replace(line, "        'mine': Method('methods.eva:EVA', ball=True)," + line)
+source = source.replace(line, "        'mine': ExplainerEntry('methods.eva:EVA', ball=True)," + line)
 line = "        'deletion': ".replace("'", chr(34))
 assert source.count(line) == 1
-exec(source.replace(line, "        'also mine': Judge('removal.deletion_insertion:Insertion')," + line), vars(methods))
+more = "        'also mine': MetricEntry('removal.deletion_insertion:Insertion'),"
+exec(source.replace(line, more + line), vars(methods))
 
 import proofmap as pm
-from proofmap.bench.benchmark_file import Entry
+from proofmap.bench.benchmark_file import MethodEntry
 from proofmap.cli import COMMANDS
 from proofmap.cli.options import option_bundles as bundles
 from proofmap.explainers import BASELINES, as_attributor
@@ -97,8 +102,8 @@ print(json.dumps({
     "by name": type(made).__name__,
     "compare": offered["compare methods"],
     "run": offered["run method"] and Job("mine", ball=ball).method,
-    "explain": offered["explain method"] and methods.METHODS["mine"].kind.__name__,
-    "bench": Entry("Mine", "mine", eps=0.1).name,
+    "explain": offered["explain method"] and methods.EXPLAINER_ENTRIES["mine"].kind.__name__,
+    "bench": MethodEntry("Mine", "mine", eps=0.1).name,
     "metrics": offered["compare metrics"] and "also mine" in METRICS,
 }))
 """
@@ -121,6 +126,6 @@ def test_a_method_that_is_added_shows_up_everywhere() -> None:
 
 
 def test_a_method_is_found_by_its_path() -> None:
-    assert Method("methods.eva:EVA").kind is EVA
+    assert ExplainerEntry("methods.eva:EVA").kind is EVA
     with pytest.raises(AttributeError):
-        assert Method("methods.eva:Other").kind
+        assert ExplainerEntry("methods.eva:Other").kind

@@ -1,6 +1,6 @@
-"""The methods of explanation by name, and the metrics that judge them: two tables, from which all lists are derived.
+"""Registry: one table of explainers and baselines, one table of metrics. All lists of names are derived from them.
 
-They load nothing: who asks for help on the command line sees the names without waiting for torch.
+The tables import nothing, so that the help of the command line shows the names without loading torch.
 """
 
 from __future__ import annotations
@@ -11,18 +11,27 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["COMPARED", "EXPLAINERS", "JUDGES", "METHODS", "READY", "Judge", "Method", "objective_of"]
+__all__ = [
+    "COMPARED",
+    "EXPLAINERS",
+    "EXPLAINER_ENTRIES",
+    "METRIC_ENTRIES",
+    "READY",
+    "ExplainerEntry",
+    "MetricEntry",
+    "objective_of",
+]
 
 
 @dataclass(frozen=True)
-class Method:
-    """Where the class of a method is, and what it takes; the tests hold it against the class itself."""
+class ExplainerEntry:
+    """The location and the requirements of an explainer or baseline. The tests compare them with the class."""
 
-    path: str  # its module under proofmap.explainers, and its name there
-    ball: bool = False  # it looks for adversaries in a ball, and scores its groups: an `Explainer`
-    target: bool = False  # it needs a class to move to
+    path: str  # "module:Class", the module relative to proofmap.explainers
+    ball: bool = False  # True for an `Explainer`: it takes a ball and scores groups
+    target: bool = False  # True if it needs a target class
     needs: tuple[str, ...] = ()  # settings without a default
-    norm: float | None = None  # of the only balls that it takes
+    norm: float | None = None  # the only norm of the balls that it takes; None: any norm
 
     @property
     def kind(self) -> type[Any]:
@@ -31,11 +40,11 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Judge:
-    """Where the class of a metric is, and whether it judges any method's maps; the tests hold it against the class."""
+class MetricEntry:
+    """The location and the subject of a metric. The tests compare them with the class."""
 
-    path: str  # its module under proofmap.metrics, and its name there
-    maps: bool = True  # or only overlaps that are proven
+    path: str  # "module:Class", the module relative to proofmap.metrics
+    maps: bool = True  # True: it measures the maps of any method; False: it measures proven overlaps
 
     @property
     def kind(self) -> type[Any]:
@@ -49,71 +58,72 @@ def _loaded(part: str, path: str) -> type[Any]:
     return kind
 
 
-METHODS: Mapping[str, Method] = MappingProxyType(
+EXPLAINER_ENTRIES: Mapping[str, ExplainerEntry] = MappingProxyType(
     {
-        "saliency": Method("baselines.gradients:Saliency"),
-        "gradient-input": Method("baselines.gradients:GradientInput"),
-        "integrated-gradients": Method("baselines.gradients:IntegratedGradients"),
-        "expected-gradients": Method("baselines.expected_gradients:ExpectedGradients"),
-        "deeplift": Method("baselines.deeplift:DeepLIFT"),
-        "guided-backprop": Method("baselines.guided_backprop:GuidedBackprop"),
-        "lrp": Method("baselines.lrp:LRP"),
-        "smoothgrad": Method("baselines.noisy_gradients:SmoothGrad"),
-        "vargrad": Method("baselines.noisy_gradients:VarGrad"),
-        "occlusion": Method("baselines.occlusion:Occlusion"),
-        "grad-cam": Method("baselines.grad_cam:GradCAM"),
-        "grad-cam++": Method("baselines.grad_cam:GradCAMPlusPlus"),
-        "rise": Method("baselines.rise:RISE"),
-        "lime": Method("baselines.surrogate:LIME"),
-        "kernel-shap": Method("baselines.surrogate:KernelSHAP"),
-        "sobol": Method("baselines.global_sensitivity:Sobol"),
-        "hsic": Method("baselines.global_sensitivity:HSIC"),
-        "first-order": Method("baselines.first_order:FirstOrder", ball=True),
-        "greedy-as": Method("methods.greedy:GreedyAS", ball=True),
-        "greedy-ao": Method("methods.greedy:GreedyAO", ball=True),
-        "empirical": Method("methods.empirical:EmpiricalEVA", ball=True),
-        "hybrid": Method("methods.hybrid:HybridEVA", ball=True, needs=("split",)),
-        "smooth": Method("methods.smooth:SmoothEVA", ball=True),
-        "path": Method("methods.path:PathEVA", ball=True),
-        "nested": Method("methods.nested:NestedEVA", ball=True),
-        "noise": Method("methods.noise:NoiseEVA", ball=True),
-        "blend": Method("methods.blend:BlendEVA", ball=True),
-        "probable": Method("probable.probable_eva:ProbableEVA", ball=True, norm=2.0),
-        "eva": Method("methods.eva:EVA", ball=True),
-        "targeted": Method("methods.eva:TargetedEVA", ball=True, target=True),
+        "saliency": ExplainerEntry("baselines.gradients:Saliency"),
+        "gradient-input": ExplainerEntry("baselines.gradients:GradientInput"),
+        "integrated-gradients": ExplainerEntry("baselines.gradients:IntegratedGradients"),
+        "expected-gradients": ExplainerEntry("baselines.expected_gradients:ExpectedGradients"),
+        "deeplift": ExplainerEntry("baselines.deeplift:DeepLIFT"),
+        "guided-backprop": ExplainerEntry("baselines.guided_backprop:GuidedBackprop"),
+        "lrp": ExplainerEntry("baselines.lrp:LRP"),
+        "smoothgrad": ExplainerEntry("baselines.noisy_gradients:SmoothGrad"),
+        "vargrad": ExplainerEntry("baselines.noisy_gradients:VarGrad"),
+        "occlusion": ExplainerEntry("baselines.occlusion:Occlusion"),
+        "grad-cam": ExplainerEntry("baselines.grad_cam:GradCAM"),
+        "grad-cam++": ExplainerEntry("baselines.grad_cam:GradCAMPlusPlus"),
+        "rise": ExplainerEntry("baselines.rise:RISE"),
+        "lime": ExplainerEntry("baselines.surrogate:LIME"),
+        "kernel-shap": ExplainerEntry("baselines.surrogate:KernelSHAP"),
+        "sobol": ExplainerEntry("baselines.global_sensitivity:Sobol"),
+        "hsic": ExplainerEntry("baselines.global_sensitivity:HSIC"),
+        "first-order": ExplainerEntry("baselines.first_order:FirstOrder", ball=True),
+        "greedy-as": ExplainerEntry("methods.greedy:GreedyAS", ball=True),
+        "greedy-ao": ExplainerEntry("methods.greedy:GreedyAO", ball=True),
+        "empirical": ExplainerEntry("methods.empirical:EmpiricalEVA", ball=True),
+        "hybrid": ExplainerEntry("methods.hybrid:HybridEVA", ball=True, needs=("split",)),
+        "smooth": ExplainerEntry("methods.smooth:SmoothEVA", ball=True),
+        "path": ExplainerEntry("methods.path:PathEVA", ball=True),
+        "nested": ExplainerEntry("methods.nested:NestedEVA", ball=True),
+        "noise": ExplainerEntry("methods.noise:NoiseEVA", ball=True),
+        "blend": ExplainerEntry("methods.blend:BlendEVA", ball=True),
+        "probable": ExplainerEntry("probable.probable_eva:ProbableEVA", ball=True, norm=2.0),
+        "eva": ExplainerEntry("methods.eva:EVA", ball=True),
+        "targeted": ExplainerEntry("methods.eva:TargetedEVA", ball=True, target=True),
     }
 )
 
 
 def objective_of(name: str, settings: Mapping[str, Any]) -> str:
-    """What the overlaps of a method are of, with these settings or by default; "margin" where it has no other."""
-    usual = {field.name: field.default for field in fields(METHODS[name].kind)} if name in METHODS else {}
+    """Return the objective whose overlap a method bounds, from its settings or by default "margin"."""
+    entry = EXPLAINER_ENTRIES.get(name)
+    usual = {} if entry is None else {field.name: field.default for field in fields(entry.kind)}
     return str(settings.get("objective", usual.get("objective", "margin")))
 
 
-COMPARED = tuple(name for name, method in METHODS.items() if not method.target)  # explain what was decided
-READY = tuple(  # need nothing but a model and any ball
-    name for name in COMPARED if not METHODS[name].needs and METHODS[name].norm is None
+COMPARED = tuple(name for name, method in EXPLAINER_ENTRIES.items() if not method.target)  # they explain the prediction
+READY = tuple(  # they need only a model and a ball of any norm
+    name for name in COMPARED if not EXPLAINER_ENTRIES[name].needs and EXPLAINER_ENTRIES[name].norm is None
 )
-EXPLAINERS = tuple(name for name, method in METHODS.items() if method.ball and not method.needs)
+EXPLAINERS = tuple(name for name, method in EXPLAINER_ENTRIES.items() if method.ball and not method.needs)
 
-JUDGES: Mapping[str, Judge] = MappingProxyType(
+METRIC_ENTRIES: Mapping[str, MetricEntry] = MappingProxyType(
     {
-        "deletion": Judge("removal.deletion_insertion:Deletion"),
-        "insertion": Judge("removal.deletion_insertion:Insertion"),
-        "mu-fidelity": Judge("mu_fidelity:MuFidelity"),
-        "robustness-sr": Judge("robustness_sr:RobustnessSr"),
-        "stability": Judge("stability:Stability"),
-        "max-sensitivity": Judge("max_sensitivity:MaxSensitivity"),
-        "sparseness": Judge("sparseness:Sparseness"),
-        "randomisation": Judge("randomisation:Randomisation"),
-        "deletion-mean": Judge("removal.deletion_fills:DeletionMean"),
-        "deletion-blur": Judge("removal.deletion_fills:DeletionBlur"),
-        "insertion-mean": Judge("removal.deletion_fills:InsertionMean"),
-        "insertion-blur": Judge("removal.deletion_fills:InsertionBlur"),
-        "road": Judge("removal.road:ROAD"),
-        "f-fidelity": Judge("removal.f_fidelity:FFidelity"),
-        "adversarial-deletion": Judge("removal.adversarial_deletion:AdversarialDeletion"),
-        "tightness": Judge("tightness:Tightness", maps=False),
+        "deletion": MetricEntry("removal.deletion_insertion:Deletion"),
+        "insertion": MetricEntry("removal.deletion_insertion:Insertion"),
+        "mu-fidelity": MetricEntry("mu_fidelity:MuFidelity"),
+        "robustness-sr": MetricEntry("robustness_sr:RobustnessSr"),
+        "stability": MetricEntry("stability:Stability"),
+        "max-sensitivity": MetricEntry("max_sensitivity:MaxSensitivity"),
+        "sparseness": MetricEntry("sparseness:Sparseness"),
+        "randomisation": MetricEntry("randomisation:Randomisation"),
+        "deletion-mean": MetricEntry("removal.deletion_fills:DeletionMean"),
+        "deletion-blur": MetricEntry("removal.deletion_fills:DeletionBlur"),
+        "insertion-mean": MetricEntry("removal.deletion_fills:InsertionMean"),
+        "insertion-blur": MetricEntry("removal.deletion_fills:InsertionBlur"),
+        "road": MetricEntry("removal.road:ROAD"),
+        "f-fidelity": MetricEntry("removal.f_fidelity:FFidelity"),
+        "adversarial-deletion": MetricEntry("removal.adversarial_deletion:AdversarialDeletion"),
+        "tightness": MetricEntry("tightness:Tightness", maps=False),
     }
 )

@@ -16,7 +16,8 @@ import proofmap as pm
 from proofmap.bench import compare
 from proofmap.cli import app
 from proofmap.errors import InputError, UnsupportedError
-from proofmap.explainers.baselines import BASELINES, GradCAM
+from proofmap.explainers.baselines import GradCAM
+from proofmap.explainers.factory import BASELINES
 from proofmap.graph import Graph
 from proofmap.sources.named_model import read_model, user_modules
 from tests.explainers.baselines.setting import ball_of

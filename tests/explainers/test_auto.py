@@ -20,14 +20,14 @@ from proofmap.verify import radius as radii
 from tests.foreign import file_graph, graph_of, inputs
 
 X = torch.rand(2, 1, 6, 6, generator=torch.Generator().manual_seed(0))
-explain: Any = pm.explain  # a module that can be called
+explain: Any = pm.explain
 
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches of a fraction of a second."""
-    monkeypatch.setattr(choose, "_EXACT", 0.01)
-    monkeypatch.setattr(choose, "_LEAST", 0.01)
+    monkeypatch.setattr(choose, "_EXACT_TIME_SHARE", 0.01)
+    monkeypatch.setattr(choose, "_MIN_EXACT_SECONDS", 0.01)
 
 
 def small() -> nn.Module:
@@ -45,12 +45,11 @@ def test_a_small_network_gets_a_map_and_a_proof() -> None:
     eps = torch.tensor(answer.proof.settings["eps"])
     torch.testing.assert_close(eps, pm.certified_radius(model, X, domain=(0.0, 1.0)), rtol=0.03, atol=0)
     mapped, proven, spent = answer.said
-    assert "BlendEVA's" in mapped
-    assert "by 520 gradients; of the maps" in mapped
-    assert "nothing of it is proven" in mapped
-    assert proven.startswith("Proven: the decision of 2 of 2 samples (100.0 %) holds up to a radius of its own")
-    assert "of 60 seconds for 2 samples. All values are within [0, 1]" in spent
-    assert proven.endswith("as far as it came.")
+    assert mapped.startswith("Map: BlendEVA, from 520 gradients. It mixes")
+    assert mapped.endswith("This map is an estimate of importance, not a proof.")
+    assert proven.startswith("Proven: the class of 2 of 2 samples (100.0 %) does not change within a radius of its own, ")
+    assert "of 60 seconds for 2 samples. All values are in [0, 1]" in spent
+    assert proven.endswith("as narrow as it could.")
     assert answer.proof.settings["rigorous"] is True
     assert repr(answer) == "\n".join(answer.said)
     assert answer.plot().get_figheight() > 1
@@ -58,7 +57,7 @@ def test_a_small_network_gets_a_map_and_a_proof() -> None:
 
 def test_one_sample_has_its_own_words() -> None:
     answer = explain(small(), X[:1], progress=False)
-    assert answer.said[1].startswith("Proven: no input of the ball ε = ")
+    assert answer.said[1].startswith("Proven: no input in the ball (ε = ")
     assert bool(answer.proof.proven)
 
 
@@ -68,35 +67,35 @@ def test_one_sample_has_its_own_words() -> None:
 )
 def test_a_slow_network_gets_what_fits(clock: float, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if one run took so many seconds."""
-    monkeypatch.setattr(choose, "_clocked", lambda work: (work(), clock)[1])
+    monkeypatch.setattr(choose, "_seconds_of", lambda work: (work(), clock)[1])
     answer = explain(small(), X[:1], progress=False)
     assert answer.map.method == method
     assert answer.map.settings.get("samples", 1) == {0.01: 200, 0.1: 60, 0.11: 50, 1.0: 24, 8.0: 1}[clock]
     assert answer.proof is not None
-    monkeypatch.setattr(choose, "_ROW", 1e9)
+    monkeypatch.setattr(choose, "_RUNS_PER_HIDDEN_VALUE", 1e9)
     huge = explain(small(), X[:1], progress=False)
     assert huge.proof is None
-    assert huge.said[1] == "Nothing is proven: bounds of 39 hidden values a sample do not fit the time."
+    assert huge.said[1] == "NOT proven: bounds of 39 hidden values per sample do not fit the time."
 
 
 def test_no_time_to_close_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "_LEAST", 1e9)
+    monkeypatch.setattr(choose, "_MIN_EXACT_SECONDS", 1e9)
     answer = explain(small(), X[:1], progress=False)
     assert answer.proof.settings["bounds"] == "Backward()"
-    assert "no time to close them" in answer.said[1]
+    assert "There was no time for a search" in answer.said[1]
 
 
 def test_what_has_no_rule_is_not_proven() -> None:
     answer = explain(graph_of("recurrent"), inputs(1), progress=False)
     assert answer.proof is None
     assert answer.map.method == "BlendEVA"
-    assert answer.said[1].startswith("Nothing is proven: aten.cumprod (node 'rnn') has no rule")
+    assert answer.said[1].startswith("NOT proven: aten.cumprod (node 'rnn') has no rule")
 
 
 def test_what_has_no_gradients_is_sampled(tmp_path: Path) -> None:
     answer = explain(file_graph(tmp_path), inputs(1), progress=False)
     assert (answer.map.method, answer.map.guarantee) == ("EmpiricalEVA", "sampled")
-    assert "no gradients go through the network" in answer.said[0]
+    assert "It needs no gradients, which this network does not have" in answer.said[0]
 
 
 def test_a_wrong_class_has_no_radius() -> None:
@@ -104,9 +103,9 @@ def test_a_wrong_class_has_no_radius() -> None:
     other = (model(X[:1]).argmax(1) + 1) % 3
     answer = explain(model, X[:1], target=other, progress=False)
     assert answer.proof is None
-    reason = "nothing is proven: the network does not give the explained class to any of the inputs"
-    assert answer.said[1].lower().startswith(reason)
-    assert heading(answer) == f"class {int(other)} · {reason}."
+    reason = "NOT proven: the network does not predict the explained class for any of the inputs."
+    assert answer.said[1] == reason
+    assert heading(answer) == f"class {int(other)} · {reason}"
     assert answer.map.target.tolist() == other.tolist()
 
 
@@ -120,10 +119,10 @@ def test_the_title_of_the_figure_is_the_verdict() -> None:
     texts = [" ".join(text.get_text().split()) for text in answer.plot().texts]
     for k in range(2):
         verdict = title(answer.proof, k, None)
-        assert "no input of the ball is classified otherwise" in verdict
+        assert "changes the class" in verdict
         at = texts.index(verdict)
-        assert texts[at + 1].startswith("map: BlendEVA, ε = 1 of the way")
-        assert texts[at + 1].endswith("an estimate, not proven")
+        assert texts[at + 1].startswith("Map: BlendEVA, ε = 1 of the way")
+        assert texts[at + 1].endswith("an estimate, not a proof.")
 
 
 def test_a_sample_without_a_proven_radius_is_not_called_proven() -> None:
@@ -134,15 +133,15 @@ def test_a_sample_without_a_proven_radius_is_not_called_proven() -> None:
     answer = explain(model, x, target=other, progress=False)
     texts = [" ".join(text.get_text().split()) for text in answer.plot().texts]
     assert title(answer.proof, 0, None) in texts
-    assert f"class {int(other[1])} · nothing is proven: no radius around this input could be proven" in texts
+    assert f"class {int(other[1])} · NOT proven: no radius of this input could be proven." in texts
 
 
 def test_radii_that_were_tried_in_vain_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(radii, "_FIRST_SHARE", 100.0)  # far beyond what can be proven
-    monkeypatch.setattr(choose, "_ROW", -1e9)  # the time is spent before
+    monkeypatch.setattr(choose, "_RUNS_PER_HIDDEN_VALUE", -1e9)  # the time is spent before
     answer = explain(small(), X[:1], seconds=1e-3, progress=False)
     assert answer.proof is None
-    expected = r"Nothing is proven: 1 radius fitted the time, down to ε = \S+, and none of them could be proven\."
+    expected = r"NOT proven: 1 radius was tried, the smallest ε = \S+, and no bound was tight enough\."
     assert re.fullmatch(expected, answer.said[1])
 
 
@@ -208,10 +207,10 @@ def test_the_range_is_said() -> None:
     answer = explain(small(), wide, progress=False)
     assert answer.map.settings["domain"] is None
     assert answer.map.settings["eps"] == pytest.approx(0.35 * float(wide.max() - wide.min()))
-    assert "no range was assumed" in answer.said[2]
+    assert "so no range is assumed" in answer.said[2]
     given = explain(small(), wide, domain=(torch.tensor([-2.0]), torch.tensor([2.0])), progress=False)
     assert (given.map.settings["eps"], given.map.settings["domain"]) == (1.0, [[-2.0], [2.0]])
-    assert "the one that was given" in given.said[2]
+    assert "The range of the values was given." in given.said[2]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.explainers import Explainer
 from proofmap.explainers.explainer import COSTS, Measured, Task
-from proofmap.registry import METHODS
+from proofmap.registry import EXPLAINER_ENTRIES
 from proofmap.runtime.outward_numbers import Guarantee
 from proofmap.storage.hashing import hash_tensor
 from proofmap.verify.overlap import Overlap
@@ -80,14 +80,14 @@ def graph() -> pm.Graph:
 
 
 def made(name: str, graph: pm.Graph, ball: pm.Ball = BALL, **settings: Any) -> Explainer:
-    norm = METHODS[name].norm
+    norm = EXPLAINER_ENTRIES[name].norm
     around = ball if norm is None else replace(ball, norm=norm)
-    explainer: Explainer = METHODS[name].kind(graph, around, progress=False, **{"groups": GROUPS, **settings})
+    explainer: Explainer = EXPLAINER_ENTRIES[name].kind(graph, around, progress=False, **{"groups": GROUPS, **settings})
     return explainer
 
 
 def test_every_explainer_is_here() -> None:
-    assert RECORDS.keys() == {name for name, method in METHODS.items() if method.ball}
+    assert RECORDS.keys() == {name for name, method in EXPLAINER_ENTRIES.items() if method.ball}
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -95,7 +95,7 @@ def test_records_are_those_of_old_files(name: str, graph: pm.Graph) -> None:
     """Key by key and in that order: files of all releases are compared by them."""
     given, expected, seed = RECORDS[name]
     explanation = made(name, graph, **given).explain(X, 1)
-    around = AROUND if METHODS[name].norm is None else {**AROUND, "norm": METHODS[name].norm}
+    around = AROUND if EXPLAINER_ENTRIES[name].norm is None else {**AROUND, "norm": EXPLAINER_ENTRIES[name].norm}
     assert explanation.settings == {**around, **MASK, **expected}
     assert json.dumps(explanation.settings) == json.dumps({**around, **MASK, **expected})
     assert explanation.seed == seed

@@ -183,7 +183,7 @@ def test_parts_are_compared_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     e = explained(two_sided((1, 1), [(value - 0.05, value) for value in frozen]))
     expected = e.top(4)
     assert 0 < int(expected.sum()) <= 4
-    monkeypatch.setattr("proofmap.explainers.proven_scores._PAIRS", 20)
+    monkeypatch.setattr("proofmap.explainers.proven_scores._PAIRS_PER_PASS", 20)
     assert torch.equal(e.top(4), expected)
 
 

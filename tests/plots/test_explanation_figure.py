@@ -21,7 +21,7 @@ from proofmap.explainers import Explanation, Origin, Source
 from proofmap.explainers.upsampling import spread
 from proofmap.plots import explanation_figure as picture
 from proofmap.plots.explanation_figure import ROWS, Picture, draw
-from proofmap.plots.many_explanations import summary
+from proofmap.plots.summary_figure import summary
 from proofmap.text.figure_titles import caption, title
 from proofmap.text.proven_ranks import ranks
 from tests.explainers.making import certified, make, make_signed, ranked
@@ -231,7 +231,7 @@ def test_a_summary_has_the_means_and_every_sample() -> None:
 
 def test_a_summary_shows_where_the_mean_of_true_scores_lies() -> None:
     e = ranked(SCORES, 0.5)
-    assert "whiskers: the mean of the true scores lies between, proven" in words(summary(e))
+    assert "whiskers: proven interval of the mean of the true scores" in words(summary(e))
     lines = summary(e).axes[0].collections[0].get_segments()  # type: ignore[attr-defined]
     assert lines[0][:, 0] == pytest.approx(e.intervals[0, -1].tolist())
     assert "whiskers" not in words(summary(make((3, 5), 5)))
@@ -287,7 +287,7 @@ def test_what_is_proven_to_matter_most_is_outlined_otherwise() -> None:
     assert said == [
         "proven to be among the 10 groups that matter most",
         "not proven to be",
-        "the true score lies between, proven",
+        "proven interval of the true score",
     ]
 
 
@@ -305,7 +305,7 @@ def test_every_row_has_its_title() -> None:
     origin = Origin(Source("net.onnx"), (Source("x.png"),) * 2, (0, 0), classes=names)
     labelled = replace(e, origin=origin)
     assert titles(draw(labelled)) == [title(labelled, k, names) for k in range(2)]
-    assert titles(draw(labelled))[1].startswith("dog, but labelled cat · AO")
+    assert titles(draw(labelled))[1].startswith("dog, but labelled cat · undecided: ")
 
 
 def test_under_the_rows_stands_what_a_score_is() -> None:

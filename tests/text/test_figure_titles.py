@@ -13,8 +13,9 @@ from proofmap.explainers import Explanation, Origin, Source
 from proofmap.text.figure_titles import caption, group_name, selection, title
 from tests.explainers.making import bounds, certified, make, make_signed, probable, ranked, two_sided
 
-BALL = "ε = 0.01 in L∞, values within [0, 1]"
-PLAIN = f"{BALL} (floating-point rounding is not covered)"
+BALL = "the ball (ε = 0.01 in L∞, values within [0, 1])"
+NOTE = " (floating-point rounding is not covered)"
+PROVEN = f"proven{NOTE}: no input in {BALL} changes the class"
 
 
 def headlines(e: Explanation, names: Sequence[str] | None = None) -> list[str]:
@@ -27,24 +28,23 @@ def flat(text: str) -> str:
 
 def test_a_title_says_what_is_proven() -> None:
     assert headlines(certified(-3.2099, 0.9)) == [
-        f"class 0 · AO ≤ -3.20: proven for {PLAIN}, no input of the ball is classified otherwise",
-        f"class 1 · AO ≤ 0.90: undecided for {BALL}",
+        f"class 0 · {PROVEN}; AO ≤ -3.20",
+        f"class 1 · undecided: neither proven nor refuted for {BALL}; AO ≤ 0.90",
     ]
 
 
 def test_a_title_says_which_roundings_are_covered() -> None:
     e = certified(-3.2)
     e = replace(e, settings={**e.settings, "rigorous": True})
-    assert headlines(e)[0].startswith(f"class 0 · AO ≤ -3.20: proven for {BALL}, no input")
+    assert headlines(e)[0].startswith(f"class 0 · proven: no input in {BALL}")
 
 
 def test_a_title_says_what_is_probable_of_what() -> None:
-    ball = "ε = 0.5 in L2, values without limits"
+    most = "most noisy copies of every input in the ball (ε = 0.5 in L2, values without limits) have the class"
+    sure = "with probability 99.5 %, noise σ = 0.25; nothing is proven about the network itself"
     assert headlines(probable(-0.327, 0.101)) == [
-        f"class 0 · smoothed AO ≤ -0.32 with probability 99.5 % for {ball}, noise σ = 0.25: probable for the smoothed "
-        "classifier, nothing proven of the network",
-        f"class 1 · smoothed AO ≤ 0.11 with probability 99.5 % for {ball}, noise σ = 0.25: undecided for the smoothed "
-        "classifier, nothing proven of the network",
+        f"class 0 · probable: {most}; smoothed AO ≤ -0.32 {sure}",
+        f"class 1 · undecided: it is not known whether {most}; smoothed AO ≤ 0.11 {sure}",
     ]
 
 
@@ -54,7 +54,7 @@ def test_a_title_says_which_ball_each_sample_has() -> None:
     said = headlines(e)
     assert ["ε = 0.1 in L2, values without limits" in title for title in said] == [True, False, False]
     assert "ε = 0.3 in L2" in said[2]
-    assert headlines(e[2])[0].partition(": ")[2] == said[2].partition(": ")[2]
+    assert headlines(e[2])[0] == said[2]
     assert "ε = 0.2 in L2" in headlines(e[1:])[0]
 
 
@@ -62,7 +62,7 @@ def test_a_title_says_which_ball_each_sample_has() -> None:
 def test_a_title_says_the_true_class(label: int | None, said: str) -> None:
     origin = Origin(Source("net.onnx"), (Source("x.png"),), (label,))
     e = replace(certified(-3.0), origin=origin)
-    assert headlines(e, ["cat", "dog", "cow", "fox"])[0].startswith(f"{said} · AO")
+    assert headlines(e, ["cat", "dog", "cow", "fox"])[0].startswith(f"{said} · proven")
 
 
 def test_a_class_that_the_input_is_not_is_refuted() -> None:
@@ -70,9 +70,7 @@ def test_a_class_that_the_input_is_not_is_refuted() -> None:
     here = torch.tensor([0.5])
     over = replace(over, nominal=here, full_lower=here, frozen_lower=here.expand(1, 5))
     e = replace(certified(2.0), overlap=over, predicted=torch.tensor([3]))
-    assert headlines(e) == [
-        f"class 0 (predicted: class 3) · AO ≤ 2.00: refuted for {BALL}, the input itself is classified otherwise"
-    ]
+    assert headlines(e) == ["class 0 (predicted: class 3) · refuted: the input itself has another class; AO ≤ 2.00"]
 
 
 @pytest.mark.parametrize("objective", ["class", "mean"])
@@ -80,21 +78,21 @@ def test_a_bound_of_something_else_is_no_certificate(objective: str) -> None:
     """Below 0 it says nothing about other classes."""
     e = certified(-3.2)
     e = replace(e, settings={**e.settings, "objective": objective})
-    said = f"class 0 · bound ≤ -3.20 of the objective '{objective}' for {BALL}: not about the decision"
-    assert headlines(e) == [said]
+    said = f"no verdict for {BALL}: the objective does not decide the class; objective '{objective}' ≤ -3.20"
+    assert headlines(e) == [f"class 0 · {said}"]
 
 
 def test_zero_is_no_certificate() -> None:
-    assert headlines(certified(0.0))[0].startswith("class 0 · AO ≤ 0.00: undecided for ε")
+    assert headlines(certified(0.0)) == [f"class 0 · undecided: neither proven nor refuted for {BALL}; AO ≤ 0.00"]
 
 
 @pytest.mark.parametrize(
     ("guarantee", "value", "said"),
     [
-        ("sampled", 1.234, f"AO ≥ 1.23 seen in samples of {BALL}: refuted"),
-        ("sampled", -1.234, f"AO ≥ -1.24 seen in samples of {BALL}: nothing proven"),
-        ("none", -2.0, f"AO ≈ -2.00 estimated for {BALL}: nothing proven"),
-        ("none", math.nan, "AO unknown: nothing proven"),
+        ("sampled", 0.234, f"refuted: a sample from {BALL} has another class; AO ≥ 0.23 (from samples)"),
+        ("sampled", -1.234, f"NOT proven for {BALL}; AO ≥ -1.24 (from samples)"),
+        ("none", -2.0, f"NOT proven for {BALL}; AO ≈ -2.00 (estimated)"),
+        ("none", math.nan, f"NOT proven for {BALL}; AO is unknown"),
     ],
 )
 def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said: str) -> None:
@@ -104,34 +102,34 @@ def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said:
 @pytest.mark.parametrize(
     ("added", "removed", "said"),
     [
-        (-1.0, -2.0, f"proven for {PLAIN}, no input of either half of the ball is classified as class 1"),
-        (-1.0, 2.0, f"proven for adding alone, {PLAIN}"),
-        (1.0, -2.0, f"proven for removing alone, {PLAIN}"),
-        (1.0, 2.0, f"undecided for {BALL}"),
+        (-1.0, -2.0, f"proven{NOTE}: neither adding alone nor removing alone, in {BALL}, changes the class to class 1"),
+        (-1.0, 0.5, f"proven{NOTE} for adding alone: in {BALL}, it does not change the class to class 1; not for removing"),
+        (0.5, -2.0, f"proven{NOTE} for removing alone: in {BALL}, it does not change the class to class 1; not for adding"),
+        (0.5, 0.5, f"undecided for {BALL}"),
+        (0.5, 2.0, f"refuted: an input in {BALL} has a larger output for class 1 than for its own class"),
     ],
 )
 def test_a_targeted_title_says_what_is_proven_of_each_half(added: float, removed: float, said: str) -> None:
     e = make_signed((1, 1, 4, 4))
     assert e.opposite is not None
+    scores = torch.zeros(1, 5)
     e = replace(
         e,
-        overlap=replace(e.overlap, full=torch.tensor([added])),
-        opposite=replace(e.opposite, full=torch.tensor([removed])),
+        overlap=bounds(scores, torch.tensor([added])),  # x itself reaches 1 less
+        opposite=bounds(scores, torch.tensor([removed])),
     )
-    assert headlines(e) == [
-        f"class 0, aimed at class 1 · adding: AO ≤ {added:.2f}, removing: AO ≤ {removed:.2f}: {said}"
-    ]
-    assert headlines(replace(e, guarantee="sampled"))[0].endswith(f"seen in samples of {BALL}: nothing proven")
+    assert headlines(e) == [f"class 0, towards class 1 · {said}; adding: AO ≤ {added:.2f}; removing: AO ≤ {removed:.2f}"]
 
 
 def test_towards_its_own_class_nothing_is_asked() -> None:
     e = make_signed((1, 1, 4, 4))
-    assert headlines(replace(e, target=e.overlap.target))[0].endswith("its own class: nothing is asked")
+    assert headlines(replace(e, target=e.overlap.target))[0].endswith("no verdict: the input already has this class")
 
 
 def test_a_class_that_was_not_predicted() -> None:
     e = replace(certified(0.5), predicted=torch.tensor([3]))
-    assert headlines(e) == [f"class 0 (predicted: class 3) · AO ≤ 0.50: undecided for {BALL}"]
+    said = f"undecided: neither proven nor refuted for {BALL}"
+    assert headlines(e) == [f"class 0 (predicted: class 3) · {said}; AO ≤ 0.50"]
     assert headlines(e, ["cat", "dog", "cow", "fox"])[0].startswith("cat (predicted: fox) · ")
 
 
@@ -167,8 +165,7 @@ def test_names_are_cut() -> None:
 def test_a_title_says_both_sides_and_what_is_proven_to_matter_most() -> None:
     (said,) = headlines(ranked([3, 2, 1, 0], 0.004))
     assert said == (
-        f"class 0 · AO in [-5.00, -4.99]: proven for {PLAIN}, no input of the ball is classified otherwise; "
-        "these 2 of 4 columns are proven to matter most"
+        f"class 0 · {PROVEN}; AO in [-5.00, -4.99]; these 2 of 4 columns are proven to matter most"
     )
     assert "matter" not in headlines(ranked([3, 2, 1, 0], 9))[0]
     assert flat(caption(ranked([1, 2], 0.1))) == "score = AO(B) - AO(B_u), an importance; its interval is proven"
@@ -177,9 +174,7 @@ def test_a_title_says_both_sides_and_what_is_proven_to_matter_most() -> None:
 def test_an_input_that_was_met_refutes() -> None:
     over = two_sided((0.5, 0.75), [(0, 0)])
     e = make((1, 1), 1, dtype=torch.float64, scores=over.drop, overlap=over)
-    assert headlines(e) == [
-        f"class 0 · AO in [0.50, 0.75]: refuted for {BALL}, an input of the ball is classified otherwise"
-    ]
+    assert headlines(e) == [f"class 0 · refuted: an input in {BALL} has another class; AO in [0.50, 0.75]"]
 
 
 def test_both_sides_of_both_halves() -> None:
@@ -187,4 +182,4 @@ def test_both_sides_of_both_halves() -> None:
     scores = added.drop - removed.drop
     sides = {"overlap": added, "opposite": removed, "signed": True, "target": torch.tensor([1])}
     (said,) = headlines(make((1, 2), 2, dtype=torch.float64, scores=scores, **sides))
-    assert "adding: AO in [-3.00, -2.00], removing: AO in [-4.00, -3.50]: proven for" in said
+    assert said.endswith("adding: AO in [-3.00, -2.00]; removing: AO in [-4.00, -3.50]")

@@ -1,6 +1,6 @@
-"""Explanations: what each group of variables is worth to the worst case, and how much of that is proven.
+"""Explainers: importance scores of groups of variables over a ball, and proofs about the scores.
 
-`pm.explain(model, x)` is the function in `auto.py`: it chooses one of these and a ball.
+`pm.explain(model, x)` in `auto.py` chooses an explainer and a ball.
 
 >>> pm.explain(model, x, seconds=0.2).map.attributions.shape
 torch.Size([2, 1, 28, 28])
@@ -11,9 +11,10 @@ from __future__ import annotations
 from proofmap.explainers.adapt import as_attributor
 from proofmap.explainers.attributor import Attributor
 from proofmap.explainers.auto import Answer
-from proofmap.explainers.baselines import BASELINES, FirstOrder
+from proofmap.explainers.baselines import FirstOrder
 from proofmap.explainers.explainer import Explainer
 from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.factory import BASELINES
 from proofmap.explainers.methods.blend import BlendEVA
 from proofmap.explainers.methods.empirical import EmpiricalEVA
 from proofmap.explainers.methods.eva import EVA, TargetedEVA

@@ -1,4 +1,4 @@
-"""Anything that explains, in one form: our explainers, baselines by name, Captum's methods, functions, tensors."""
+"""Adapters to `Attributor` for baseline names, Captum methods, functions and precomputed maps."""
 
 from __future__ import annotations
 
@@ -13,35 +13,45 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.explainers.attributor import Attributor, fitted
-from proofmap.explainers.baselines import Baseline, make
+from proofmap.explainers.attributor import Attributor, checked_maps
+from proofmap.explainers.baselines import Baseline
 from proofmap.explainers.explainer import Explainer
+from proofmap.explainers.factory import build_method
 from proofmap.graph import Network
 from proofmap.graph.classes import classes_of
 from proofmap.graph.input_tensor import as_samples
-from proofmap.inputs.array_types import Samples, Target, tensor_of
+from proofmap.inputs.array_types import Samples, Target, to_tensor
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups
 
 __all__ = ["as_attributor"]
 
-Method: TypeAlias = Attributor | Callable[[Tensor, Tensor], Any] | Tensor | NDArray[Any] | str
+AnyMethod: TypeAlias = Attributor | Callable[[Tensor, Tensor], Any] | Tensor | NDArray[Any] | str
 
 
 def as_attributor(
-    method: Method,
+    method: AnyMethod,
     model: Network | None = None,
     *,
     ball: Ball | None = None,
     groups: Groups = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Attributor:
-    """Whatever explains, as something with `attribute(x, target)` that gives finite numbers shaped like x.
+    """Convert any explanation method to an object whose `attribute(x, target)` returns finite numbers shaped like x.
 
-    method: an explainer or baseline of ours, taken as it is; a name of `BASELINES`, which needs the model, and some
-    names the ball; Captum's attribution object, or anything else with an `attribute`; a function of x (N, *shape) and
-    the classes (N,); or attributions that exist already. One number a pixel counts for all channels.
-    model: says what is predicted where no target is given. settings: for a name alone.
+    One number per pixel is copied to all channels.
+
+    Args:
+        method: An explainer or baseline of Proofmap, returned unchanged; a name of `BASELINES`; a Captum attribution
+            object, or any other object with `attribute`; a function of x (N, *shape) and the classes (N,); or a
+            tensor or array with attributions.
+        model: The network; needed for a name, and to predict a class if no target is given.
+        ball: The ball, which some names need.
+        groups: The groups, for a name.
+        settings: Settings, for a name only.
+
+    Returns:
+        The attributor.
 
     >>> pm.explainers.as_attributor("saliency", model).attribute(x, target=3).shape
     torch.Size([2, 1, 28, 28])
@@ -49,24 +59,24 @@ def as_attributor(
     if isinstance(method, str):
         if model is None:
             raise InputError(f"got the method {method!r} without a model, expected the one to explain: give model=...")
-        return make(method, model, ball, groups, settings)
+        return build_method(method, model, ball, groups, settings)
     if settings:
         raise InputError(f"got settings {sorted(settings)} for a {type(method).__name__}, expected them with a name")
     if isinstance(method, Explainer | Baseline):
         return method
     if isinstance(method, Tensor | np.ndarray):
-        return _Stored(tensor_of(method) if isinstance(method, np.ndarray) else method)
+        return _StoredMaps(to_tensor(method) if isinstance(method, np.ndarray) else method)
     if isinstance(method, type | Network):
         got = "a class" if isinstance(method, type) else "a model"
         raise InputError(f"got {got}, {getattr(method, '__name__', type(method).__name__)}, expected {_EXPECTED}")
     attribute = getattr(method, "attribute", None)
     if callable(attribute):
         _check_object(type(method).__name__, attribute)
-        runs = model or getattr(method, "forward_func", None)
-        return _Called(lambda x, target: attribute(x.requires_grad_(), target=target), runs, type(method).__name__)
+        network, name = model or getattr(method, "forward_func", None), type(method).__name__
+        return _ExternalCall(lambda x, target: attribute(x.requires_grad_(), target=target), network, name)
     if callable(method):
         _check_function(method)
-        return _Called(method, model, getattr(method, "__name__", type(method).__name__))
+        return _ExternalCall(method, model, getattr(method, "__name__", type(method).__name__))
     raise InputError(f"got a method of type {type(method).__name__}, expected {_EXPECTED}")
 
 
@@ -76,20 +86,20 @@ _EXPECTED = (
 )
 
 
-def name_of(method: Method) -> str:
-    """What a method is called where nobody named it: a name itself, an object's class, a function's name."""
+def name_of_method(method: AnyMethod) -> str:
+    """Return a default name for a method: the name itself, the class of an object, or the name of a function."""
     if isinstance(method, str):
         return method
     if isinstance(method, Tensor | np.ndarray):
         return "map"
-    owner = getattr(method, "__self__", None)  # of eva.attribute, for one
+    owner = getattr(method, "__self__", None)  # a bound method such as eva.attribute
     name = type(owner).__name__ if ismethod(method) else getattr(method, "__name__", type(method).__name__)
     return "function" if name == "<lambda>" else str(name)
 
 
 def _check_function(function: Callable[..., Any]) -> None:
-    """Refuse a function that cannot be called with samples and classes."""
-    if _misfit(function, None, None) is not None:
+    """Raise InputError for a function that cannot be called with samples and classes."""
+    if _call_error(function, None, None) is not None:
         name, takes = getattr(function, "__name__", type(function).__name__), ", ".join(signature(function).parameters)
         raise InputError(
             f"the function {name} takes ({takes}), expected (x, target) -> attributions, where x are the samples "
@@ -98,8 +108,8 @@ def _check_function(function: Callable[..., Any]) -> None:
 
 
 def _check_object(name: str, attribute: Callable[..., Any]) -> None:
-    """Refuse an object whose call needs more than samples and classes."""
-    problem = _misfit(attribute, None, target=None)
+    """Raise InputError for an object whose `attribute` needs more than samples and classes."""
+    problem = _call_error(attribute, None, target=None)
     if problem is None:
         return
     first, *others = signature(attribute).parameters.values()
@@ -113,8 +123,8 @@ def _check_object(name: str, attribute: Callable[..., Any]) -> None:
     )
 
 
-def _misfit(call: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
-    """Why a call cannot have these arguments; None where it can, or does not say what it takes."""
+def _call_error(call: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
+    """Return the error of a call with these arguments; None if it is valid or the signature is unknown."""
     try:
         signature(call).bind(*args, **kwargs)
     except TypeError as error:
@@ -125,30 +135,30 @@ def _misfit(call: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Stored:
-    """Attributions that exist already."""
+class _StoredMaps:
+    """Precomputed attributions."""
 
     maps: Tensor
 
     def attribute(self, inputs: Samples, target: Target = None) -> Tensor:
-        """They, if they fit x; the target they were made for is not known here."""
-        return fitted(self.maps, as_samples(inputs, None).detach(), "the tensor")
+        """Return the stored maps, if they have the shape of x. Their target is unknown and not checked."""
+        return checked_maps(self.maps, as_samples(inputs, None).detach(), "the tensor")
 
 
 @dataclass(frozen=True, eq=False)
-class _Called:
-    """A call (x, classes) -> attributions, by somebody else."""
+class _ExternalCall:
+    """A user's call (x, classes) -> attributions."""
 
     call: Callable[[Tensor, Tensor], Any]
     model: Callable[[Tensor], Tensor] | None
     name: str
 
     def attribute(self, inputs: Samples, target: Target = None) -> Tensor:
-        """What the call gives, checked. It gets a tensor of its own, of which it may take gradients."""
+        """Return the checked result of the call. The call gets a copy of x, for which it may compute gradients."""
         x = as_samples(inputs, self.model).detach()
         classes = self._predicted(x) if target is None else classes_of(target, len(x), None, x.device)
         with torch.enable_grad():
-            return fitted(self.call(x.clone(), classes), x, self.name)
+            return checked_maps(self.call(x.clone(), classes), x, self.name)
 
     def _predicted(self, x: Tensor) -> Tensor:
         if self.model is None:

@@ -1,4 +1,4 @@
-"""What all methods of explanation have in common: one call that gives each variable of each sample a number."""
+"""The protocol `Attributor`: one call that returns a number for each variable of each sample; checks of its result."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ import numpy as np
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.inputs.array_types import tensor_of
+from proofmap.inputs.array_types import to_tensor
 
-__all__ = ["Attributor", "fitted"]
+__all__ = ["Attributor", "checked_maps"]
 
 
 @runtime_checkable
 class Attributor(Protocol):
-    """Explains decisions by numbers: the larger, the more a variable speaks for the class, or matters to it.
+    """An explanation method: the larger its number for a variable, the more the variable supports the class or matters.
 
     >>> isinstance(pm.explainers.as_attributor("rise", model), pm.explainers.Attributor)
     True
     """
 
     def attribute(self, inputs: Tensor, target: int | Tensor | None = None) -> Tensor:
-        """The attributions of inputs (N, *shape), of the same shape.
+        """Return the attributions of inputs (N, *shape), in the same shape.
 
-        target: the explained class, one for all or one for each sample; by default the predicted one.
+        target: the explained class, one for all samples or one per sample; by default the predicted one.
         """
         ...
 
 
-def fitted(given: Any, x: Tensor, who: str) -> Tensor:
-    """What `who` gave for x, in x's shape, type and place: finite numbers, one a variable.
+def checked_maps(given: Any, x: Tensor, who: str) -> Tensor:
+    """Return the attributions that `who` gave for x in x's shape, dtype and device; raise InputError if they misfit.
 
-    One a pixel, (N, H, W) or (N, 1, H, W), is spread over the channels of x (N, C, H, W).
+    Maps with one number per pixel, (N, H, W) or (N, 1, H, W), are copied to the channels of x (N, C, H, W).
     """
     if not isinstance(given, Tensor | np.ndarray):
         raise InputError(
             f"{who} gave a {type(given).__name__}, expected a tensor of x's shape {tuple(x.shape)}: return attributions"
         )
-    maps = tensor_of(given) if isinstance(given, np.ndarray) else given.detach()
+    maps = to_tensor(given) if isinstance(given, np.ndarray) else given.detach()
     pixels = (len(x), *x.shape[2:])
     if x.ndim == 4 and maps.shape in (pixels, (len(x), 1, *x.shape[2:])):
         maps = maps.reshape(len(x), 1, *x.shape[2:]).expand(x.shape)

@@ -1,4 +1,4 @@
-"""One call for who knows none of this: a map and the strongest proof that fit into a time, and why these."""
+"""`pm.explain`: choose a map and the strongest proof that fit a time budget, and report the reasons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proofmap.explainers.methods.blend import BlendEVA
 from proofmap.explainers.methods.empirical import EmpiricalEVA
 from proofmap.explainers.methods.eva import EVA
 from proofmap.explainers.methods.smooth import SmoothEVA
-from proofmap.explainers.tangent import slopes
+from proofmap.explainers.objective_gradients import value_and_gradient
 from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
@@ -29,7 +29,7 @@ from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
 from proofmap.runtime.outward_numbers import NOT_COVERED
-from proofmap.runtime.progress_bar import Bar
+from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_number
 from proofmap.text.figure_titles import title
 from proofmap.text.proven_ranks import ranks, searched, standing
@@ -41,22 +41,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "explain"]
 
-_WIDE = 0.35  # of the range of the values: the radius of a map
-_BLENDED, _LEAN = 200, 50  # draws of a blend, and the fewest; each takes two gradients
-_ATTACKS = 120  # gradients that its attacks take
-_DRAWS, _FEW = 50, 8  # gradients of a mean, and the fewest that it is made of
-_SAMPLED = 100  # points of a map without gradients
-_MAP = 0.4  # of the time, for the map
-_SEARCHED = 0.5  # of what is left, for the radius; more while none is proven
-_EXACT = 0.8  # of what is then left, for closing the scores: the rest is for what surrounds it
-_LEAST = 1.0  # seconds a sample, under which no scores are closed
-_ROW = 0.01  # of a run of the network, for each hidden value that is bounded: a guess that errs on the slow side
-_CELLS = 12  # a side, of the groups whose scores are proven
+_MAP_RADIUS_SHARE = 0.35  # radius of a map's ball, as a share of the range of the values
+_BLEND_DRAWS, _MIN_BLEND_DRAWS = 200, 50  # random points of BlendEVA: usual and smallest number; two gradients each
+_BLEND_ATTACK_GRADIENTS = 120  # gradients that the attacks of BlendEVA take
+_SMOOTH_DRAWS, _MIN_SMOOTH_DRAWS = 50, 8  # gradients of SmoothEVA: the usual number, the smallest
+_MAX_SAMPLED_POINTS = 100  # points of EmpiricalEVA, for a network without gradients
+_MAP_TIME_SHARE = 0.4  # of the time budget
+_RADIUS_TIME_SHARE = 0.5  # of the time after the map; more while no radius is proven
+_EXACT_TIME_SHARE = 0.8  # of the time after the radius, for the search; the rest is overhead
+_MIN_EXACT_SECONDS = 1.0  # per sample: with less time the scores are not searched
+_RUNS_PER_HIDDEN_VALUE = 0.01  # time to bound one hidden value, in runs of the network: a high estimate
+_PROOF_CELLS = 12  # cells along each side of an image, the groups whose scores are proven
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
-    """A map, the proof beside it where there is one, and what was done and why, sentence by sentence.
+    """The answer of `pm.explain`: a map, a proof if there is one, and sentences that say what was done and why.
+
+    map: an estimate of importance, not proven. proof: bounds of the decision over a ball, or None. said: the sentences.
 
     >>> answer = pm.explain(model, x, seconds=0.2)
     >>> isinstance(answer, pm.explainers.Answer), len(answer.said)
@@ -71,21 +73,21 @@ class Answer:
         return "\n".join(self.said)
 
     def plot(self) -> Picture:
-        """The map under its verdict: a title says what is proven of each sample, a subtitle which map is shown.
+        """Draw the map. Each sample has a title with the verdict of the proof and a subtitle that names the map.
 
         `proof.plot()` draws the scores of the proof.
         """
         from proofmap.plots.explanation_figure import Heading, draw  # and with it matplotlib, which takes a while
 
-        kind = f"map: {self.map.method}, {around(self.map.settings)}; an estimate, not proven"
+        kind = f"Map: {self.map.method}, {around(self.map.settings)}. The map is an estimate, not a proof."
         return draw(self.map, headings=[Heading(self._verdict(k), kind) for k in range(len(self.map))])
 
     def _verdict(self, k: int) -> str:
-        """What is proven of sample k."""
+        """Return the title of sample k: what is proven about it."""
         if self.proof is not None and _radius_of(self.proof, k) > 0:
             return title(self.proof, k, None)
-        reason = self.said[1] if self.proof is None else f"{_NOTHING}: no radius around this input could be proven"
-        return f"class {int(self.map.target[k])} · {reason[0].lower()}{reason[1:]}"
+        reason = self.said[1] if self.proof is None else f"{_NOT_PROVEN}: no radius of this input could be proven."
+        return f"class {int(self.map.target[k])} · {reason}"
 
 
 def explain(
@@ -100,9 +102,18 @@ def explain(
 ) -> Answer:
     """Explain the decision at each sample of x (N, *shape): a map and the strongest proof that fit the time.
 
-    seconds: for all samples together, as far as can be told before: a step that has begun is finished. groups: what is
-    scored together; by default each pixel or column in the map, and 12 x 12 cells of a picture in the proof. domain:
-    the range of the values, None for no limits; by default (0, 1) where all are within it. target: the class.
+    Args:
+        model: The network.
+        x: The samples.
+        target: The class to explain, by default the predicted one.
+        groups: The variables that get one score together. By default each pixel or column in the map, and 12 x 12
+            cells of an image in the proof.
+        domain: The range (low, high) of the values; None for no limits. By default (0, 1) if all values are within it.
+        seconds: The time for all samples together. A step that has begun is finished, so that it may take longer.
+        progress: Show progress bars.
+
+    Returns:
+        The map, the proof if there is one, and sentences that say what was done and why.
 
     >>> answer = pm.explain(model, x, seconds=0.2)
     >>> answer.map.attributions.shape
@@ -112,24 +123,24 @@ def explain(
     check_model(model)
     check_number("got seconds", seconds, "a number above 0", lambda number: number > 0)
     x = as_samples(x, model).detach()
-    limits, ranged = _limits(x, domain)
-    Ball(0.0, domain=limits).at(x)  # refuses what is outside
+    limits, range_sentence = _limits(x, domain)
+    Ball(0.0, domain=limits).at(x)  # raises InputError for values outside the domain
     traced = as_graph(model, x)
     graph = traced.to(x.device, x.dtype)
     with torch.no_grad():
         aim = target_of(target, logits_of(graph, x))
-    task = _Asked(traced, graph, x, aim, groups, limits, progress)
-    found, mapped = task.map(_MAP * seconds)
-    proof, proven = task.proof(begin + seconds)
-    spent = f"It took {time.monotonic() - begin:.1f} of {seconds:g} seconds for {plural(len(x), 'sample')}. {ranged}"
-    return Answer(found, proof, (mapped, proven, spent))
+    request = _ExplainRequest(traced, graph, x, aim, groups, limits, progress)
+    found, map_sentence = request.map(_MAP_TIME_SHARE * seconds)
+    proof, proof_sentence = request.proof(begin + seconds)
+    spent = f"This took {time.monotonic() - begin:.1f} of {seconds:g} seconds for {plural(len(x), 'sample')}."
+    return Answer(found, proof, (map_sentence, proof_sentence, f"{spent} {range_sentence}"))
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
-    """What is to be explained, all checked."""
+class _ExplainRequest:
+    """The checked arguments of `explain`."""
 
-    model: Graph  # as it was traced
+    model: Graph  # as traced
     graph: Graph  # in the precision of x, on its device
     x: Tensor
     target: Tensor  # (N,)
@@ -138,145 +149,146 @@ class _Asked:
     progress: bool
 
     def map(self, seconds: float) -> tuple[Explanation, str]:
-        """The map that fits, and why it was chosen."""
-        ball = Ball(_WIDE * _width(self.x, self.domain), domain=self.domain)
+        """Return the best map that fits the time, and a sentence with the reason for it."""
+        ball = Ball(_MAP_RADIUS_SHARE * _width(self.x, self.domain), domain=self.domain)
         foreign = opaque_node(self.graph)
         if foreign is not None and not foreign[1].gradients:
             return self._sampled(ball, seconds)
-        each = _clocked(lambda: slopes(self.graph, self.x[:1], self.target[:1], "class")) * len(self.x)
-        blended = min(_BLENDED, 2 * int((seconds / each - _ATTACKS) / 4))
-        if blended >= _LEAN and _has_ends(self.domain):
+        each = _seconds_of(lambda: value_and_gradient(self.graph, self.x[:1], self.target[:1], "class")) * len(self.x)
+        blended = min(_BLEND_DRAWS, 2 * int((seconds / each - _BLEND_ATTACK_GRADIENTS) / 4))
+        if blended >= _MIN_BLEND_DRAWS and _is_finite(self.domain):
             return self._blend(blended)
-        draws = min(_DRAWS, 2 * int(seconds / each / 2))
-        if draws < _FEW:
+        draws = min(_SMOOTH_DRAWS, 2 * int(seconds / each / 2))
+        if draws < _MIN_SMOOTH_DRAWS:
             found = self._explained(FirstOrder(self.model, ball, groups=self.groups, progress=self.progress))
             return found, (
-                "The map is FirstOrder's: what the network does to first order at the input, by one gradient a sample; "
-                f"{_FEW} of them, the fewest that a mean is made of, do not fit the time. {_OPEN}"
+                "Map: FirstOrder, from one gradient per sample. It shows which groups change the output most, to first "
+                f"order at the input. The time does not allow the {_MIN_SMOOTH_DRAWS} gradients that a mean needs. "
+                f"{_ESTIMATE}"
             )
         made = SmoothEVA(self.model, ball, groups=self.groups, samples=draws, progress=self.progress)
         found = self._explained(made)
-        fit = "" if draws == _DRAWS else f", as many as fit the time of the usual {_DRAWS}"
-        told = standing(found, 0) if len(found) == 1 else ""
+        fit = "" if draws == _SMOOTH_DRAWS else f" (usually {_SMOOTH_DRAWS}; the time allows no more)"
+        ties = standing(found, 0) if len(found) == 1 else ""
+        ties = f" {ties[:1].upper()}{ties[1:]}." if ties else ""
         return found, (
-            f"The map is SmoothEVA's: what carries the evidence over a large ball, {around(found.settings)}, by the "
-            f"mean of {draws} gradients{fit}; it needs gradients alone, and the network has them. "
-            f"{_OPEN}{f' {told[:1].upper()}{told[1:]}.' if told else ''}"
+            f"Map: SmoothEVA, the mean of {draws} gradients{fit} over a large ball, {around(found.settings)}. It shows "
+            f"which groups carry the evidence for the class. {_ESTIMATE}{ties}"
         )
 
     def _blend(self, draws: int) -> tuple[Explanation, str]:
         ball = Ball(1.0, domain=self.domain, relative=True)
         made = BlendEVA(self.model, ball, groups=self.groups, samples=draws, progress=self.progress)
-        fit = "" if draws == _BLENDED else f", as many draws as fit the time of the usual {_BLENDED}"
+        fit = "" if draws == _BLEND_DRAWS else f" ({draws} random points instead of {_BLEND_DRAWS}, to fit the time)"
         return self._explained(made), (
-            "The map is BlendEVA's: what carries the evidence over the whole range of the values, what adversaries use "
-            f"and what noise destroys, by {2 * draws + _ATTACKS} gradients{fit}; of the maps that were compared on "
-            f"pictures it is the first, or near the first, by most measures. {_OPEN}"
+            f"Map: BlendEVA, from {2 * draws + _BLEND_ATTACK_GRADIENTS} gradients{fit}. It mixes three parts over the "
+            "whole range of the values: the evidence for the class, the variables that attacks change, and the loss by "
+            f"noise. In our comparison on images it is first, or close to first, by most metrics. {_ESTIMATE}"
         )
 
     def _sampled(self, ball: Ball, seconds: float) -> tuple[Explanation, str]:
         groups = self._cells
         members = 1 + int(grouping.mask_of(groups, self.x).max()) + 1
-        each = _clocked(lambda: self.graph(self.x[:1])) * len(self.x) * members
-        samples = max(2, min(_SAMPLED, int(seconds / each)))
+        each = _seconds_of(lambda: self.graph(self.x[:1])) * len(self.x) * members
+        samples = max(2, min(_MAX_SAMPLED_POINTS, int(seconds / each)))
         found = self._explained(EmpiricalEVA(self.model, ball, groups=groups, samples=samples, progress=self.progress))
         return found, (
-            f"The map is EmpiricalEVA's, from {samples} points of the ball {around(found.settings)} and the same with "
-            f"each group put back: no gradients go through the network. {_OPEN}"
+            f"Map: EmpiricalEVA, from {samples} random points of the ball ({around(found.settings)}), each repeated "
+            "with every single group unchanged. It needs no gradients, which this network does not have. "
+            f"{_ESTIMATE}"
         )
 
     def proof(self, until: float) -> tuple[Explanation | None, str]:
-        """The strongest proof that fits, and what it says or why there is none."""
+        """Return the strongest proof that fits the time, and a sentence with its result or the reason for its lack."""
         foreign = opaque_node(self.graph)
         if foreign is not None:
-            return None, f"{_NOTHING}: {foreign[1].named()} has no rule, and what cannot be bounded cannot be proven."
+            return None, f"{_NOT_PROVEN}: {foreign[1].missing_in_words()} has no rule, so that the network cannot be bounded."
         hidden = sum(node.size for node in self.graph.nodes[1:])
-        run = _clocked(lambda: self.graph(self.x[:1]))
-        if _ROW * hidden * run * len(self.x) > until - time.monotonic():
-            return None, f"{_NOTHING}: bounds of {hidden} hidden values a sample do not fit the time."
+        run = _seconds_of(lambda: self.graph(self.x[:1]))
+        if _RUNS_PER_HIDDEN_VALUE * hidden * run * len(self.x) > until - time.monotonic():
+            return None, f"{_NOT_PROVEN}: bounds of {hidden} hidden values per sample do not fit the time."
         try:
             return self._proven(until)
         except BoundError as error:
-            return None, f"{_NOTHING}: {first_line(error)}"
+            return None, f"{_NOT_PROVEN}: {first_line(error)}"
 
     def _proven(self, until: float) -> tuple[Explanation | None, str]:
         now = time.monotonic()
-        with Bar(len(self.x), "radius", show=self.progress) as bar, bar.work(len(self.x)):
-            middle = now + _SEARCHED * (until - now)
+        with ProgressBar(len(self.x), "radius", show=self.progress) as bar, bar.work(len(self.x)):
+            middle = now + _RADIUS_TIME_SHARE * (until - now)
             tried = radius_until(self.graph, self.x, domain=self.domain, target=self.target, until=middle, end=until)
         eps = tried.proven
         if not bool((eps > 0).any()):
-            return None, f"{_NOTHING}: {_unproven(tried)}."
-        alone = _EXACT * (until - time.monotonic()) / len(self.x)
-        method = Exact(seconds=alone) if alone >= _LEAST else None
+            return None, f"{_NOT_PROVEN}: {_no_radius(tried)}."
+        alone = _EXACT_TIME_SHARE * (until - time.monotonic()) / len(self.x)
+        method = Exact(seconds=alone) if alone >= _MIN_EXACT_SECONDS else None
         ball = Ball(eps, domain=self.domain)
         found = self._explained(EVA(self.model, ball, groups=self._cells, bounds=method, progress=self.progress))
-        rounding = "" if found.overlap.rigorous else f" {NOT_COVERED.capitalize()}."
-        how = "the scores of the proof are differences of bounds, as there was no time to close them"
+        rounding = "" if found.overlap.rigorous else f" {NOT_COVERED[:1].upper()}{NOT_COVERED[1:]}."
+        how = "There was no time for a search: the scores of the proof are differences of upper bounds."
         if method is not None:
-            most = plural(ceil(alone), "second")
-            how = f"a search of at most {most} a sample closed the scores of the proof as far as it came"
-        return found, f"Proven: {_holds(found, eps)}; {how}.{rounding}"
+            limit = plural(ceil(alone), "second")
+            how = f"A search of at most {limit} per sample made the intervals of the scores as narrow as it could."
+        return found, f"Proven: {_result(found, eps)}. {how}{rounding}"
 
     @property
     def _cells(self) -> grouping.Groups:
-        """What is scored in a proof: more groups than these take long and are read by nobody."""
+        """The groups of a proof: cells of an image, because the scores of all pixels take long and are hard to read."""
         shape = self.x.shape[1:]
-        picture = len(shape) in (2, 3) and min(shape[-2:]) >= 2 * _CELLS
+        image = len(shape) in (2, 3) and min(shape[-2:]) >= 2 * _PROOF_CELLS
         if self.groups is not None:
             return self.groups
-        return grouping.grid(_CELLS) if picture else grouping.pixels()
+        return grouping.grid(_PROOF_CELLS) if image else grouping.pixels()
 
     def _explained(self, explainer: Explainer) -> Explanation:
         return explainer.explain(self.x, self.target)
 
 
-_OPEN = "It is an estimate of importance; nothing of it is proven."
-_NOTHING = "Nothing is proven"
+_ESTIMATE = "This map is an estimate of importance, not a proof."
+_NOT_PROVEN = "NOT proven"
 
 
 def _radius_of(e: Explanation, k: int) -> float:
-    """The radius of the ball of sample k."""
+    """Return the radius of the ball of sample k."""
     eps: Any = e.settings["eps"]
     return float(eps[k] if isinstance(eps, list) else eps)
 
 
-def _unproven(tried: RadiusTrials) -> str:
-    """Why no radius was proven."""
+def _no_radius(tried: RadiusTrials) -> str:
+    """Return the reason why no radius was proven."""
     if not tried.count:
-        return "the network does not give the explained class to any of the inputs"
-    radii = plural(tried.count, "radius", "radii")
-    return f"{radii} fitted the time, down to ε = {tried.smallest:.2g}, and none of them could be proven"
+        return "the network does not predict the explained class for any of the inputs"
+    radii = plural(tried.count, "radius was tried", "radii were tried")
+    return f"{radii}, the smallest ε = {tried.smallest:.2g}, and no bound was tight enough"
 
 
-def _holds(e: Explanation, eps: Tensor) -> str:
-    """What a proof says of its samples."""
+def _result(e: Explanation, eps: Tensor) -> str:
+    """Return the result of a proof: the ball of one sample, or the proven samples and their smallest radius."""
     if len(e) > 1:
         proven, least = share(int((eps > 0).sum()), len(e), "sample"), radius(float(eps[eps > 0].min()))
-        return f"the decision of {proven} holds up to a radius of its own, of {least} or more"
+        return f"the class of {proven} does not change within a radius of its own, {least} or more"
     sentence = ranks(e, 0).sentence if searched(e) else ""
-    most = f", and {sentence}" if sentence else ""
-    return f"no input of the ball {around(e.settings)} is classified otherwise{most}"
+    most = f"; {sentence}" if sentence else ""
+    return f"no input in the ball ({around(e.settings)}) changes the class{most}"
 
 
 def _limits(x: Tensor, domain: tuple[Any, Any] | str | None) -> tuple[tuple[Any, Any] | None, str]:
-    """The range of the values, and how it is known."""
+    """Return the range of the values, and a sentence with its source."""
     if domain is None or isinstance(domain, tuple):
-        return domain, "The range of the values is the one that was given."
+        return domain, "The range of the values was given."
     if bool((x >= 0).all()) and bool((x <= 1).all()):
-        return (
-            0.0,
-            1.0,
-        ), "All values are within [0, 1], which was taken for their range; domain=(low, high) states another."
-    return None, "Values are not all within [0, 1], so that no range was assumed; domain=(low, high) states one."
+        unit = (0.0, 1.0)
+        return unit, "All values are in [0, 1], which is taken as their range; set another with domain=(low, high)."
+    return None, "Some values are outside [0, 1], so no range is assumed; set one with domain=(low, high)."
 
 
-def _has_ends(domain: tuple[Any, Any] | None) -> bool:
+def _is_finite(domain: tuple[Any, Any] | None) -> bool:
+    """Return whether the domain has two finite endpoints."""
     return domain is not None and all(bool(torch.as_tensor(end).isfinite().all()) for end in domain)
 
 
 def _width(x: Tensor, domain: tuple[Any, Any] | None) -> float | Tensor:
-    """How far values range: within the domain, as a number or a tensor that broadcasts to x, or among the samples."""
+    """Return the width of the domain, as a number or a tensor that broadcasts to x; else the range of the samples."""
     if domain is None:
         return float(x.max() - x.min()) or 1.0
     width = torch.as_tensor(domain[1], dtype=torch.float64) - torch.as_tensor(domain[0], dtype=torch.float64)
@@ -285,8 +297,8 @@ def _width(x: Tensor, domain: tuple[Any, Any] | None) -> float | Tensor:
     return width.view(-1, *[1] * (x.ndim - 2)) if width.ndim == 1 and x.ndim > 2 else width
 
 
-def _clocked(work: Callable[[], object]) -> float:
-    """The seconds that it takes once it is warm."""
+def _seconds_of(work: Callable[[], object]) -> float:
+    """Return the seconds that a second call takes, after one call to warm up."""
     work()
     begin = time.perf_counter()
     work()

@@ -1,4 +1,4 @@
-"""Samples explained piece by piece: what an explainer gets, what it gives back, and how the pieces become one."""
+"""Batches of an explainer: its input `Task`, its output `Measured`, and the concatenation of the outputs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch.nn.functional import pad
 from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
-from proofmap.inputs.onehot_boxes import Boxes
+from proofmap.inputs.onehot_boxes import OneHotBoxes
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["Measured", "Task", "ball_of", "drops_of", "of_groups", "score_of", "together"]
+__all__ = ["Measured", "Task", "ball_of_samples", "concatenate", "drop_intervals", "score_of", "sum_over_groups"]
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Samples to explain, all checked: the ball is resolved, the mask stands for these samples."""
+    """A batch of samples with checked arguments. Its ball has numeric radii; its mask belongs to these samples."""
 
     graph: Graph
     x: Tensor  # (n, *shape)
@@ -31,57 +31,56 @@ class Task:
     target: Tensor  # (n,)
     predicted: Tensor  # (n,)
     generator: torch.Generator
-    rigorous: bool  # whether what is proven of them counts all roundings
+    rigorous: bool  # whether proofs cover all rounding errors
 
     @property
     def family(self) -> Family:
-        """The balls, and what they are where each of the groups is frozen."""
+        """The balls B, and the balls B_u in which one group is frozen."""
         return self.ball.at(self.x, self.mask.expand_as(self.x))
 
     @property
-    def boxes(self) -> Boxes:
-        """The same as unions of boxes, for balls whose one-hot blocks may change."""
-        return Boxes.of(self.ball, self.x, self.mask.expand_as(self.x))
+    def boxes(self) -> OneHotBoxes:
+        """The balls as unions of boxes, for one-hot blocks that may change their category."""
+        return OneHotBoxes.of(self.ball, self.x, self.mask.expand_as(self.x))
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Overlaps of samples, and the scores that follow from them."""
+    """Overlaps of samples and the scores computed from them."""
 
     scores: Tensor  # (n, G)
     overlap: Overlap
     opposite: Overlap | None = None
-    errors: Tensor | None = None  # (n, G) the standard errors of the scores, where these are means
+    errors: Tensor | None = None  # (n, G) the standard errors of scores that are means
 
     @classmethod
     def of(cls, overlap: Overlap, opposite: Overlap | None = None) -> Measured:
-        """Of a group the score is what freezing it takes off the overlap; of two half balls, the difference of both."""
+        """Score each group by AO(B) - AO(B_u); for two half balls, by the difference of their scores."""
         scores = score_of(overlap)
         return cls(scores if opposite is None else scores - score_of(opposite), overlap, opposite)
 
 
 def score_of(overlap: Overlap) -> Tensor:
-    """The score AO(B) - AO(B_u) of each group, (N, G), by the upper sides.
+    """Return the score AO(B) - AO(B_u) of each group, (N, G), from the upper bounds.
 
-    By the lower sides where a search met inputs that reach more than x itself: while the sides are apart theirs is the
-    nearer one to the true score, as inputs are found long before it is proven that there are no worse ones; when the
-    sides meet both are the same. Where the difference itself was bounded, no number that this excludes.
+    If a search found inputs that reach more than x itself, the lower bounds are used. They are closer to the true
+    score while the bounds differ, because good inputs are found long before it is proven that no better ones exist.
+    If the difference itself was bounded, the score is clamped to that interval.
     """
     if not overlap.certified:
         return overlap.drop
-    met = (overlap.full_lower > overlap.nominal)[:, None]
-    value = torch.where(met, overlap.full_lower[:, None] - overlap.frozen_lower, overlap.drop)
+    found = (overlap.full_lower > overlap.nominal)[:, None]
+    value = torch.where(found, overlap.full_lower[:, None] - overlap.frozen_lower, overlap.drop)
     if overlap.drops is None:
         return value
     lower, upper = overlap.intervals.to(value).unbind(2)
     return value.clamp(lower, upper)
 
 
-def ball_of(ball: Ball, piece: slice, x: Tensor) -> Ball:
-    """The ball of a piece of the samples x, which means at them what the whole ball means.
+def ball_of_samples(ball: Ball, piece: slice, x: Tensor) -> Ball:
+    """Return the ball for some of the samples x: entries that are given per sample are sliced.
 
-    What is given for each sample is cut. Radii for each variable get the rank of x, so that (d,) cannot be taken for
-    one radius a sample where a piece happens to have d of them.
+    Radii per variable get the rank of x. Otherwise (d,) could be mistaken for one radius per sample in a batch of d.
     """
 
     def cut(value: Any) -> Any:
@@ -96,23 +95,23 @@ def ball_of(ball: Ball, piece: slice, x: Tensor) -> Ball:
     return replace(ball, eps=eps, domain=domain)
 
 
-def together(parts: Sequence[Measured], groups: int) -> Measured:
-    """All samples in one, with columns for groups that a part has none of: freezing nothing changes nothing."""
+def concatenate(parts: Sequence[Measured], groups: int) -> Measured:
+    """Concatenate batches. A group that a batch does not have gets the score 0: freezing it changes nothing."""
     missing = [groups - part.scores.shape[1] for part in parts]
     scores = torch.cat([pad(part.scores, (0, more)) for part, more in zip(parts, missing, strict=True)])
     opposite = [part.opposite for part in parts if part.opposite is not None]
-    overlap = _joined([part.overlap for part in parts], missing)
+    overlap = _concatenate_overlaps([part.overlap for part in parts], missing)
     errors = [pad(p.errors, (0, more)) for p, more in zip(parts, missing, strict=True) if p.errors is not None]
     return Measured(
         scores,
         overlap,
-        _joined(opposite, missing) if opposite else None,
+        _concatenate_overlaps(opposite, missing) if opposite else None,
         torch.cat(errors) if errors else None,
     )
 
 
-def _joined(parts: Sequence[Overlap], missing: Sequence[int]) -> Overlap:
-    """Of a group that a part has none of, B_u is B: its bounds and its points are those of B."""
+def _concatenate_overlaps(parts: Sequence[Overlap], missing: Sequence[int]) -> Overlap:
+    """Concatenate overlaps. For a group that is missing from a batch, B_u = B: it gets the bounds and points of B."""
 
     def widened(members: Tensor, full: Tensor, more: int) -> Tensor:
         return torch.cat([members, full[:, None].expand(-1, more, *full.shape[1:])], dim=1)
@@ -126,16 +125,16 @@ def _joined(parts: Sequence[Overlap], missing: Sequence[int]) -> Overlap:
     if searched:
         whole["points"] = torch.cat(searched)
     if any(p.drops is not None for p in parts):
-        whole["drops"] = torch.cat([pad(drops_of(p), (0, 0, 0, more)) for p, more in pairs])
+        whole["drops"] = torch.cat([pad(drop_intervals(p), (0, 0, 0, more)) for p, more in pairs])
     return Overlap(**whole, certified=parts[0].certified, rigorous=parts[0].rigorous)
 
 
-def drops_of(part: Overlap) -> Tensor:
-    """Between which each AO(B) - AO(B_u) is, (N, G, 2): 0 and inf where it was not bounded as one value."""
+def drop_intervals(part: Overlap) -> Tensor:
+    """Return bounds (N, G, 2) of each AO(B) - AO(B_u): (0, inf) where the difference was not bounded itself."""
     unknown = torch.tensor([0.0, inf]).to(part.frozen).expand(*part.frozen.shape, 2)
     return unknown if part.drops is None else part.drops
 
 
-def of_groups(each: Tensor, mask: Tensor, groups: int) -> Tensor:
-    """The sums over groups (n, G) of what every variable has, both (n, *shape)."""
+def sum_over_groups(each: Tensor, mask: Tensor, groups: int) -> Tensor:
+    """Sum the values of the variables of each group: (n, *shape) -> (n, G)."""
     return each.new_zeros(len(each), groups).scatter_add(1, mask.flatten(1), each.flatten(1))

@@ -1,4 +1,4 @@
-"""The certificate of an explained sample: what of its explanation others can check."""
+"""The certificate of an explained sample: a proof of its overlaps that others can check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proofmap.proof.certificate import Certificate
 from proofmap.proof.make_certificate import Certified, ModelFile, Subject, certify, splits
 from proofmap.proof.never_weaker import Explained
 from proofmap.proof.proof_tree import growth_for
-from proofmap.runtime.progress_bar import Bar
+from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.text.proven_ranks import searched
 from proofmap.verify.overlap import Overlap
 
@@ -30,7 +30,7 @@ def certificate(
     half: Literal["+", "-"] | None,
     progress: bool,
 ) -> Certificate:
-    """That of sample k, or of the only one; of a targeted map that of one half."""
+    """Make the certificate of sample k, or of the only sample; for a targeted map, of one half ball."""
     check_certifiable(explanation)
     if k is None and len(explanation) != 1:
         raise InputError(
@@ -39,22 +39,22 @@ def certificate(
     e = explanation[0 if k is None else operator.index(k)]
     assert e.made_from is not None
     graph, ball = e.made_from
-    overlap, rival = _asked(e, half)
+    overlap, rival = _certified_overlap(e, half)
     rigorous = bool(e.settings.get("rigorous", False))
     explained = Explained(float(overlap.full), float(overlap.nominal), rigorous)
     growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(graph))
     around = ball if half is None else replace(ball, half=half)
     subject = Subject(graph, e.x, around, e.mask, e.scores.shape[1], int(overlap.target), rival)
     points = None if overlap.points is None else overlap.points[0]
-    with Bar(1, "certificate", show=progress, unit="certificate") as bar, bar.work():
+    with ProgressBar(1, "certificate", show=progress, unit="certificate") as bar, bar.work():
         made = certify(subject, points, growth, Certified.of(graph, file), explained)
     if made.shortfall is not None:
         warnings.warn(made.shortfall, ProofmapWarning, stacklevel=3)
     return made
 
 
-def _asked(e: Explanation, half: str | None) -> tuple[Overlap, int | None]:
-    """The overlap that is certified, and the one rival that it is about; None: all other classes."""
+def _certified_overlap(e: Explanation, half: str | None) -> tuple[Overlap, int | None]:
+    """Return the overlap to certify, and its rival class; None: all other classes."""
     if e.opposite is None:
         if half is not None:
             raise InputError(f"got half={half!r} of a map by {e.method}, expected none: a targeted map has two halves")
@@ -68,7 +68,7 @@ def _asked(e: Explanation, half: str | None) -> tuple[Overlap, int | None]:
 
 
 def check_certifiable(e: Explanation) -> None:
-    """Refuse an explanation of which nothing can be certified."""
+    """Raise InputError for an explanation without a certificate."""
     if e.guarantee != "certified" or e.method not in ("EVA", "TargetedEVA"):
         raise InputError(
             f"got an explanation by {e.method}, expected one by pm.EVA or pm.TargetedEVA: certificates are about their "

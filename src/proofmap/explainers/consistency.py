@@ -1,4 +1,4 @@
-"""What fits together in an explanation: words that JSON has, tensors of one shape, maps that are the scores."""
+"""Consistency checks of an explanation: JSON metadata, tensor shapes and dtypes, maps that equal the scores."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from proofmap.settings import check_choice, check_flag
 if TYPE_CHECKING:
     from proofmap.explainers.explanation import Explanation
 
-__all__ = ["BOUNDS", "LOWER", "check", "plain"]
+__all__ = ["BOUNDS", "LOWER", "SEARCHED", "check_explanation", "json_copy"]
 
-BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap,
-LOWER = ("full_lower", "frozen_lower")  # and those of its lower sides
-FOUND = ("points", "drops")  # and what a search may find
+BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap with its upper bounds
+LOWER = ("full_lower", "frozen_lower")  # the lower bounds of an Overlap
+SEARCHED = ("points", "drops")  # optional results of a search
 
 
-def check(e: Explanation) -> None:
-    """Refuse parts that do not fit together."""
+def check_explanation(e: Explanation) -> None:
+    """Raise InputError if parts do not fit together."""
     _check_words(e)
     _check_tensors(e)
     _check_origin(e)
 
 
-def plain(value: Any, where: str) -> Any:
-    """A copy of a JSON value with lists for tuples: what a file gives back."""
+def json_copy(value: Any, where: str) -> Any:
+    """Return a copy of a JSON value with lists instead of tuples, equal to the value that a file returns."""
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
                 raise InputError(f"{where} has the key {key!r}, expected text: it has to fit into JSON")
-        return {key: plain(entry, f"{where}[{key!r}]") for key, entry in value.items()}
+        return {key: json_copy(entry, f"{where}[{key!r}]") for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(entry, f"{where}[{k}]") for k, entry in enumerate(value)]
+        return [json_copy(entry, f"{where}[{k}]") for k, entry in enumerate(value)]
     if type(value) not in (bool, int, float, str, type(None)):
         raise InputError(f"{where} is a {type(value).__name__}, expected a JSON value: numbers, text, lists, mappings")
     if isinstance(value, float) and not math.isfinite(value):
@@ -96,7 +96,7 @@ def _check_tensors(e: Explanation) -> None:
         expected[f"{side}.points"] = [(count, 1 + groups, *e.x.shape[1:]), (count, 1, *e.x.shape[1:])]
     tensors = e._tensors | {"attributions": e.attributions}
     for name, shapes in expected.items():
-        if name not in tensors:  # what a search finds is not always there, nor are errors
+        if name not in tensors:  # optional tensors
             continue
         got = tuple(tensors[name].shape)
         if got not in shapes:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import wraps
+from inspect import get_annotations
 from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 import torch
@@ -117,8 +118,14 @@ class Explainer(ABC):
             self._check_graph(self.model)
 
     def _setting_names(self) -> list[str]:
-        """Return the names of the settings that this class has."""
-        return [field.name for field in fields(self) if field.init]
+        """Return the settings that this class has, in the order of their last declaration."""
+        order: dict[str, None] = {}
+        for kind in reversed(type(self).__mro__):
+            for name in get_annotations(kind):
+                order.pop(name, None)
+                order[name] = None
+        settings = {field.name for field in fields(self) if field.init}
+        return [name for name in order if name in settings]
 
     @abstractmethod
     def _measure(self, task: Task) -> Measured:
@@ -269,7 +276,7 @@ class Explainer(ABC):
         if foreign is not None and (self.ball is None or isinstance(self.ball.eps, str)):
             got = "no ball, hence " if self.ball is None else ""
             raise InputError(
-                f"got {got}the radius 'auto', which has to be proven, for a model with {foreign[1].named()}, which has "
+                f"got {got}the radius 'auto', which has to be proven, for a model with {foreign[1].missing_in_words()}, which has "
                 "no rule: give a number, such as pm.Ball(0.02)",
                 arguments=("eps=0.02",),
             )

@@ -1,5 +1,6 @@
-"""Explanations on disk: one safetensors file with the tensors, and in its metadata the rest as JSON, the format's name
-and version, and a digest of it all. Nothing in it is ever executed.
+"""File format of explanations: one safetensors file, with settings as JSON and a digest of all content in its metadata.
+
+Reading a file never executes code.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from torch import Tensor
 
 from proofmap.errors import FileError, first_line
 from proofmap.storage.hashing import digest
-from proofmap.storage.records import write as write_whole
+from proofmap.storage.records import write_atomic as write_whole
 
 _FORMAT = "proofmap-explanation"
-_VERSIONS = ("1", "2", "3")  # 1 has no origin, and 2 no lower sides of overlaps: those of x itself stand for them
+_VERSIONS = ("1", "2", "3")  # 1 has no origin; 2 has no lower bounds: the overlap at x is used instead
 
 
 def _seal(words: str, tensors: Mapping[str, Tensor]) -> str:
-    """Names everything that a file says, so that a change to it is seen."""
+    """Return the digest of all content, so that any change is detected."""
     return digest([words, *(part for name in sorted(tensors) for part in (name, tensors[name]))])
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], words: Mapping[str, Any]) -> None:
-    """Write a file, whole or not at all."""
-    whole = torch.contiguous_format  # a file shares no memory between its tensors
+    """Write a file. The file is written completely or not at all."""
+    whole = torch.contiguous_format  # safetensors refuses tensors that share memory
     held = {name: tensor.detach().cpu().clone(memory_format=whole) for name, tensor in tensors.items()}
     text = json.dumps(words)
     metadata = {"format": _FORMAT, "version": _VERSIONS[-1], "explanation": text, "digest": _seal(text, held)}
@@ -38,7 +39,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], words: Mapping[str, Any]) -
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], int]:
-    """The tensors of a file, what its JSON says and its version, once all are known to be what was saved."""
+    """Return the tensors, the JSON content and the version of a file, after checking its digest."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -51,7 +52,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], int]:
     try:
         tensors = unpack(content)
         metadata = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
-    except Exception as error:  # both parsers have their own
+    except Exception as error:  # both parsers raise errors of their own
         raise FileError(f"{path} is damaged or cut short: {first_line(error)}") from error
     if metadata.get("format") != _FORMAT:
         raise FileError(f"{path} is not an explanation: it is a safetensors file with something else in it")
@@ -75,7 +76,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], int]:
 
 
 def check_names(path: str | os.PathLike[str], what: str, got: Iterable[str], expected: set[str]) -> None:
-    """Refuse a file that has other entries than these."""
+    """Raise FileError if the entries differ from the expected ones."""
     missing, extra = sorted(expected - set(got)), sorted(set(got) - expected)
     if missing or extra:
         wrong = [f"{', '.join(names)} {word}" for names, word in ((missing, "missing"), (extra, "unknown")) if names]

@@ -1,4 +1,4 @@
-"""Where an explanation comes from: the files of its model and its samples, as their owner has them."""
+"""The origin of an explanation: the files of its model and samples, and the true classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["File", "Origin", "Source"]
 
 @dataclass(frozen=True)
 class File:
-    """A file by its path, as it was given, and its SHA-256, as `sha256sum` prints it.
+    """A file: its path as given, and its SHA-256 as `sha256sum` prints it.
 
     >>> from pathlib import Path
     >>> size = Path("net.onnx").write_bytes(b"")
@@ -28,19 +28,19 @@ class File:
     sha256: str
 
     def __post_init__(self) -> None:
-        """Refuse what is no SHA-256."""
+        """Raise InputError if the hash is not a SHA-256."""
         if not isinstance(self.path, str) or not re.fullmatch("[0-9a-f]{64}", f"{self.sha256}"):
             raise InputError(f"got the file {self.path!r} with SHA-256 {self.sha256!r}, expected 64 digits in hex")
 
     @classmethod
     def of(cls, path: Path) -> File:
-        """The file as it is now; FileError where it cannot be read."""
+        """Hash a file now. Raises FileError if it cannot be read."""
         return cls(str(path), hash_file(path))
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model or a sample by the name that its user gave it, and the files that hold it, where there are any.
+    """A model or a sample: the name that its user gave it, and its files, if there are any.
 
     >>> pm.explainers.Source("digits").files
     ()
@@ -50,18 +50,18 @@ class Source:
     files: tuple[File, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """As a file keeps it."""
+        """Return the source as JSON."""
         return asdict(self)
 
     @classmethod
     def read(cls, record: Any) -> Source:
-        """What `json` gave; TypeError, ValueError, LookupError or AttributeError for anything else."""
+        """Read the result of `json`. Invalid content raises TypeError, ValueError, LookupError or AttributeError."""
         return cls(_text(record["name"]), tuple(File(**file) for file in record["files"]))
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What N explained samples were, in the words of whoever explained them. None: nobody said it.
+    """The origin of N explained samples, as their user described it. None means unknown.
 
     >>> source = pm.explainers.Source("digits")
     >>> pm.explainers.Origin(source, (source,), labels=(7,)).label(0)
@@ -73,30 +73,30 @@ class Origin:
     labels: tuple[int | None, ...] | None = None  # N, the true classes
     classes: tuple[str, ...] | None = None  # their names
     columns: tuple[str, ...] | None = None  # the names of the variables of a flat sample
-    made: str | None = None  # when, ISO 8601 with its zone
+    made: str | None = None  # the time of creation, ISO 8601 with its time zone
 
     def __post_init__(self) -> None:
-        """Refuse labels that are not those of the samples."""
+        """Raise InputError if the number of labels differs from the number of samples."""
         if self.labels is not None and len(self.labels) != len(self.samples):
             given = f"{len(self.labels)} label{'s' * (len(self.labels) != 1)}"
             raise InputError(f"got {given}, expected one for each of {len(self.samples)} samples")
 
     def label(self, k: int) -> int | None:
-        """The true class of sample k."""
+        """Return the true class of sample k, or None if it is unknown."""
         return None if self.labels is None else self.labels[k]
 
     def part(self, which: slice) -> Origin:
-        """That of some of the samples."""
+        """Return the origin of a slice of the samples."""
         labels = None if self.labels is None else self.labels[which]
         return Origin(self.model, self.samples[which], labels, self.classes, self.columns, self.made)
 
     def json(self) -> dict[str, Any]:
-        """As a file keeps it."""
+        """Return the origin as JSON."""
         return asdict(self)
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Origin:
-        """What `json` gave; TypeError, ValueError, LookupError or AttributeError for anything else."""
+        """Read the result of `json`. Invalid content raises TypeError, ValueError, LookupError or AttributeError."""
         return cls(
             Source.read(record["model"]),
             tuple(Source.read(sample) for sample in record["samples"]),

@@ -1,6 +1,6 @@
-"""From the scores of groups to a map: each variable has its group's score, or passes smoothly to its neighbours'.
+"""Maps from the scores of groups: each variable gets its group's score, or a smooth interpolation between groups.
 
-What is proven is proven of groups: a smooth map is another way to draw their scores, and changes none of them.
+Proofs are about groups. A smooth map is only another way to draw their scores.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from torch import Tensor
 
 __all__ = ["spread"]
 
-_WIDTH = 1.0  # of the Gaussian, in groups
+_GAUSSIAN_WIDTH = 1.0  # standard deviation of the Gaussian, in groups
 
 
 def spread(scores: Tensor, mask: Tensor, smooth: bool = False) -> Tensor:
-    """A map of scores (N, G) by a mask (1, *shape) or (N, *shape): (N, *shape).
+    """Return a map (N, *shape) of scores (N, G) with a mask (1, *shape) or (N, *shape).
 
-    smooth: of pictures (..., H, W), the mean of the scores around each pixel, weighted by a Gaussian whose standard
-    deviation along an axis is the side of a group there, and which ends at the edges of the picture.
+    smooth: for images (..., H, W), each pixel gets a Gaussian mean of the scores around it. The standard deviation
+    along an axis is the side of a group. The weights are normalised inside the image.
     """
     each = mask.expand(len(scores), *mask.shape[1:])
     plain = scores.gather(1, each.flatten(1)).view(each.shape)
@@ -28,10 +28,10 @@ def spread(scores: Tensor, mask: Tensor, smooth: bool = False) -> Tensor:
 
 
 def _weights(lines: Tensor) -> Tensor:
-    """(n, n) float64: how each position of lines (..., n) of groups weighs the others; every row sums to 1."""
+    """Return (n, n) float64 weights between the positions of lines (..., n) of groups; every row sums to 1."""
     length = lines.shape[-1]
     groups = 1 + (lines[..., 1:] != lines[..., :-1]).sum(-1).double().mean().item()  # along a line
     place = torch.arange(length, dtype=torch.float64)
-    far = (place[:, None] - place) / (_WIDTH * length / groups)
+    far = (place[:, None] - place) / (_GAUSSIAN_WIDTH * length / groups)
     weights = torch.exp(-far.square() / 2)
     return weights / weights.sum(1, keepdim=True)

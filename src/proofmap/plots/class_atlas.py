@@ -1,4 +1,4 @@
-"""Every class of every sample in one picture: a row a sample, a column a class."""
+"""The atlas of `TargetedEVA.explain_all`: one row per sample, one column per class."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from proofmap.plots.overlay import colours, ends, numbers, picture_of, pixels_of
 from proofmap.text.figure_titles import importance
 from proofmap.text.wording import around, rounding_note
 
-_CELL = 0.95  # inches
-_MOST = 12
+_CELL_SIDE = 0.95  # inches
+_MAX_SAMPLES = 12
 
 
 def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Picture:
-    """The maps of `TargetedEVA.explain_all`: red where ink must be added to become the column's class, blue where it
-    must be removed, on one scale; a bold frame where neither half of the ball holds an input of that class, proven.
+    """Draw the maps of `TargetedEVA.explain_all`, at most 12 samples, all on one scale.
 
-    The first column shows the samples, at most 12; a sample's own class is left blank.
+    Red: adding there moves towards the column's class. Blue: removing does. A bold frame: it is proven that neither
+    half of the ball contains an input of that class. The first column shows the samples; a sample's own class is blank.
     """
     classes = int(every.target.max()) + 1
     count = len(every) // classes
     whole = count * classes == len(every) and every.signed and every.x.ndim in (3, 4)
     if not whole or every.target.tolist() != list(range(classes)) * count:
-        raise InputError("got an explanation of other things, expected images from TargetedEVA(...).explain_all(x)")
-    rows = min(count, _MOST)
+        raise InputError("got another explanation, expected images from TargetedEVA(...).explain_all(x)")
+    rows = min(count, _MAX_SAMPLES)
     low, high = ends(numbers(every.scores[: rows * classes]), signed=True)
     proven = every.proven
-    height = _CELL * rows + 0.75
-    figure = Picture(figsize=(_CELL * (classes + 1), height))
+    height = _CELL_SIDE * rows + 0.75
+    figure = Picture(figsize=(_CELL_SIDE * (classes + 1), height))
     panels = figure.subplots(rows, classes + 1, squeeze=False, subplot_kw={"xticks": [], "yticks": []})
     for row in range(rows):
         first = row * classes
@@ -52,9 +52,9 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
     figure.text(
         0.01,
         0.05 / height,
-        f"towards the class of the column: red, add ink; blue, remove it ({importance(every)})\n"
-        f"bold frame: proven for {around(every.settings, count=0)}{rounding_note(every.settings)} that\n"
-        "no input of either half of the ball is classified as that class",
+        f"Towards the class of the column: red, add ink; blue, remove it ({importance(every)}).\n"
+        f"Bold frame: proven for the ball ({around(every.settings, count=0)}){rounding_note(every.settings)}:\n"
+        "neither adding alone nor removing alone reaches that class.",
         fontsize=8,
         va="bottom",
     )

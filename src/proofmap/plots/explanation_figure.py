@@ -1,8 +1,6 @@
-"""Explanations as figures: the input, the map and both together; a bar chart where there is no image, or where
-scores have intervals.
+"""The figure of an explanation: per sample the image, the map and the overlay, or a bar chart of its scores.
 
-Nothing here touches pyplot: a figure belongs to whoever asked for it.
-All lengths are in inches, measured from the upper left corner.
+Nothing here uses pyplot: a figure belongs to its caller. All lengths are in inches, from the upper left corner.
 """
 
 from __future__ import annotations
@@ -43,11 +41,10 @@ _MARGIN = 0.2
 _PANEL = 2.05  # the width of an image
 _GAP = 0.2
 _BAR = 0.1  # the width of a colour bar
-_LINE = 1.35 / 72  # the height of a line of text, for each point of its size
-_KEY = 0.3  # the height of what bars and outlines mean
+_LINE_HEIGHT = 1.35 / 72  # inches for each point of the text size
+_LEGEND_HEIGHT = 0.3
 _TITLE, _SMALL = 9.5, 7.5  # sizes of text in points
-# A style of the user's, a dark one perhaps, must not reach a figure that is white,
-# and a dollar sign in a name starts no formula.
+# The user's matplotlib style must not change the white figure, and a dollar sign in a name does not start a formula.
 PLAIN: Any = {
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "black"),
     **dict.fromkeys(("xtick.labelcolor", "ytick.labelcolor"), "inherit"),
@@ -59,9 +56,9 @@ PLAIN: Any = {
 
 
 class Picture(Figure):
-    """A figure that a notebook shows by itself, on white whatever the page's colour."""
+    """A matplotlib figure that displays itself in notebooks, on a white background."""
 
-    if TYPE_CHECKING:  # matplotlib's own types leave the file's open, which strict checkers report to its callers
+    if TYPE_CHECKING:  # matplotlib does not state the type of `fname`, which strict type checkers report
 
         def savefig(
             self, fname: str | PathLike[str] | IO[bytes], *, transparent: bool | None = None, **kwargs: Any
@@ -76,13 +73,13 @@ class Picture(Figure):
 
 @dataclass(frozen=True)
 class Heading:
-    """The text above one sample: a title, and under it a smaller line, fitted to the width of a figure."""
+    """The text above one sample: a title, and a smaller subtitle, fitted to the width of the figure."""
 
     title: str
     subtitle: str = ""
 
     def fitted(self) -> Heading:
-        """The same with line breaks where the figure needs them."""
+        """Return the heading with the line breaks that the width needs."""
         width = _WIDTH - 2 * _MARGIN
         return Heading(_fit(self.title, width, _TITLE), _fit(self.subtitle, width, _SMALL) if self.subtitle else "")
 
@@ -102,17 +99,19 @@ def draw(
     class_names: Sequence[str] | None = None,
     headings: Sequence[Heading] | None = None,
 ) -> Picture:
-    """One row a sample, at most 16: picture, heat map and overlay; for inputs that are no images, the largest scores.
+    """Draw one row per sample, at most 16: image, heat map and overlay; for other inputs, the largest scores as bars.
 
-    Where inputs were searched that reach the overlaps, as pm.bounds.Exact() does, the largest scores stand below an
-    image too, with the intervals in which the true ones lie. What is proven to matter most is outlined in the map.
-    Scores that are means, as pm.SmoothEVA's, stand there with their 95 % intervals, and ties look like ties.
+    If the scores have proven intervals, as with pm.bounds.Exact(), the largest scores and their intervals are also
+    shown below an image. Groups that are proven to matter most are outlined in the map. Scores that are means, as with
+    pm.SmoothEVA, are shown with 95 % intervals, and ties are hatched.
 
-    Samples (H, W) and (C, H, W) are images; with C other than 1 and 3 the mean over the channels is shown. A map
-    without signs has a colour scale of its own, from 0; maps with signs share one, symmetric about 0.
-    columns: names for the variables of an input that is no image, which then stand beside their values. class_names:
-    names for the classes. By default those of the origin. A series whose groups are windows is drawn along its time.
-    headings: the text above each sample, by default what the explanation itself says.
+    Samples (H, W) and (C, H, W) are images; with C other than 1 and 3 the mean over the channels is shown. An unsigned
+    map has its own colour scale, from 0. Signed maps share one scale, symmetric about 0. A series whose groups are
+    windows is drawn over time.
+
+    columns: the names of the variables of an input that is not an image, shown with their values. class_names: the
+    names of the classes. By default both are those of the origin. headings: the text above each sample, by default its
+    verdict.
     """
     shape = explanation.x.shape[1:]
     series = is_series(explanation)
@@ -145,13 +144,13 @@ def _images(e: Explanation, headings: list[Heading], note: str) -> Picture:
     ratio = maps[0].shape[1] / maps[0].shape[0]
     tall = min(max(_PANEL / ratio, 0.8), 2.6)
     wide = min(_PANEL, tall * ratio)
-    shift = (_PANEL - wide) / 2  # narrow images stand in the middle of their place
+    shift = (_PANEL - wide) / 2  # centres narrow images
     captions = ("input", caption(e), "overlay")
     charts = _largest(e, MOST) if searched(e) or e.errors is not None else []
     said = max(_lines(text, _SMALL) for text in captions)
     below = said + _chart_height(charts) if charts else 0.0
     heights = [heading.height + tall + below + 0.2 for heading in headings]
-    figure = _page(sum(heights) - 0.1 + (_KEY if charts else said), note)
+    figure = _page(sum(heights) - 0.1 + (_LEGEND_HEIGHT if charts else said), note)
     lefts = (_MARGIN, _MARGIN + _PANEL + _GAP, _WIDTH - _MARGIN - _PANEL)
     top = 0.1
     for k, (picture, values, heading, scale) in enumerate(zip(pictures, maps, headings, _scales(e), strict=True)):
@@ -188,7 +187,7 @@ def _charts(e: Explanation, headings: list[Heading], note: str, columns: Sequenc
     known = charts[0][0].intervals is not None
     heights = [heading.height + _chart_height(charts) + 0.15 for heading in headings]
     text = f"{caption(e)}\n{selection(e, len(charts[0][1]))}"
-    figure = _page(sum(heights) + _lines(text, _SMALL) - 0.1 + _KEY * known, note)
+    figure = _page(sum(heights) + _lines(text, _SMALL) - 0.1 + _LEGEND_HEIGHT * known, note)
     top = 0.1
     for k, (heading, scale) in enumerate(zip(headings, _scales(e), strict=True)):
         heading.write(figure, top)
@@ -223,8 +222,9 @@ def _series(e: Explanation, headings: list[Heading], note: str) -> Picture:
 def _largest(
     e: Explanation, most: int, names: Sequence[str] | None = None, valued: bool = False
 ) -> list[tuple[Bars, list[str]]]:
-    """The largest scores of each sample as bars with their labels; names: of the variables of what is no image, with
-    their values where these are wanted.
+    """Return the largest scores of each sample as bars with their labels.
+
+    names: the names of the variables of an input that is not an image; valued: show their values.
     """
     known, found = searched(e), []
     for k, scores in enumerate(numbers(e.scores)):
@@ -250,7 +250,7 @@ def _chart_height(charts: list[tuple[Bars, list[str]]]) -> float:
 
 
 def _beside(charts: list[tuple[Bars, list[str]]]) -> float:
-    """Where bars start: after the longest of their labels."""
+    """Return the left edge of the bars: right of the longest label."""
     return _MARGIN + 0.1 + max(_width(label, _SMALL) for _, labels in charts for label in labels)
 
 
@@ -264,7 +264,7 @@ def _chart(
 
 
 def _key(figure: Picture, top: float, charts: list[tuple[Bars, list[str]]], e: Explanation) -> None:
-    """What solid and hatched bars, outlines and whiskers mean."""
+    """Draw the legend of solid and hatched bars, outlines and whiskers."""
     found = [bars.ranks for bars, _ in charts if bars.ranks is not None]
     handles, texts = legend(found, e.signed, outlined=e.x.ndim in (3, 4))
     at = (0.5, 1 - top / figure.get_figheight())
@@ -279,13 +279,13 @@ def _key(figure: Picture, top: float, charts: list[tuple[Bars, list[str]]], e: E
 
 
 def _scales(e: Explanation) -> list[tuple[float, float]]:
-    """The ends of the colours of each row: its own from 0, or symmetric and the same for all."""
+    """Return the colour range of each row: its own from 0, or a symmetric one for all rows."""
     scores = numbers(e.scores)  # (N, G)
     return [ends(scores if e.signed else row, e.signed) for row in scores]
 
 
 def _page(height: float, note: str) -> Picture:
-    """A white figure with the note, if there is one, at its foot."""
+    """Return a white figure with the note, if there is one, at its bottom."""
     height += 0.1 + (_lines(note, _SMALL) if note else 0.0)
     figure = Picture(figsize=(_WIDTH, height), dpi=_DPI, facecolor="white")
     FigureCanvasAgg(figure)
@@ -305,8 +305,8 @@ def _write(figure: Picture, left: float, top: float, text: str, size: float, **s
 
 
 def _lines(text: str, size: float) -> float:
-    """The height that a text needs, with a little air under it."""
-    return (text.count("\n") + 1) * size * _LINE + 0.06
+    """Return the height of a text, with a small margin below."""
+    return (text.count("\n") + 1) * size * _LINE_HEIGHT + 0.06
 
 
 def _width(text: str, size: float) -> float:
@@ -316,7 +316,7 @@ def _width(text: str, size: float) -> float:
 
 
 def _fit(text: str, width: float, size: float) -> str:
-    """The text in as few lines as fit into the width."""
+    """Wrap the text into as few lines as fit into the width."""
     for characters in range(120, 8, -4):
         lines = wrap(text, characters)
         if max(_width(line, size) for line in lines) <= width:

@@ -1,4 +1,4 @@
-"""Outlines of groups in a picture: lines along the edges of their pixels."""
+"""Outlines of groups in an image: line segments along the edges of pixels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Line: TypeAlias = tuple[tuple[int, int], tuple[int, int]]  # from (x, y) to (x, 
 
 
 def outline(member: NDArray[np.bool_]) -> list[Line]:
-    """The lines between the pixels of a group (H, W) and the others, each as long as it goes straight on."""
+    """Return the line segments between the pixels of a group (H, W) and the other pixels, each as long as possible."""
     held = np.pad(member, 1).astype(np.int8)
     beside = np.diff(held[1:-1], axis=1) != 0  # (H, W + 1)
     above = np.diff(held[:, 1:-1], axis=0).T != 0  # (W, H + 1)
@@ -23,7 +23,7 @@ def outline(member: NDArray[np.bool_]) -> list[Line]:
 
 
 def _runs(edges: NDArray[Any]) -> list[tuple[int, int, int]]:
-    """(column, first row, row after the last) of what is True without a gap in each column."""
+    """Return (column, first row, row after the last) of each run of True in each column."""
     ends = np.diff(np.pad(edges, ((1, 1), (0, 0))).astype(np.int8), axis=0).T
     columns, starts = np.nonzero(ends == 1)
     _, stops = np.nonzero(ends == -1)

@@ -1,6 +1,6 @@
-"""What is proven of scores, drawn: bars with the intervals of their true scores, and outlines around groups of a map.
+"""Bar charts of scores with their intervals, and outlines around the groups of a map.
 
-Solid: proven to be among those that matter most. Hatched, or dashed: not proven to be. Both are seen without colours.
+Solid: proven to be among the groups that matter most. Hatched or dashed: not proven. Both are visible without colours.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import NDArray
 
 from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.proven_scores import between
 from proofmap.plots.outline import outline
 from proofmap.plots.overlay import Array, bar_colour, numbers
 from proofmap.text.proven_ranks import Ranks, ranks
-from proofmap.text.score_ties import between
 
 __all__ = ["BEYOND", "Bars", "bars_of", "draw_bars", "legend", "mark"]
 
-BEYOND = 3.0  # times the longest bar, at which a whisker runs out of the chart
-# White on black, which is seen on dark colours and on bright ones: (the line, and the wider one under it).
-_PROVEN: Any = ({"color": "white", "linewidth": 1.5}, {"color": "black", "linewidth": 3.0})
-_OPEN: Any = ({"color": "white", "linewidth": 1.0, "linestyle": (0, (2, 2))}, {"color": "black", "linewidth": 2.0})
+BEYOND = 3.0  # whiskers are cut at this multiple of the longest bar
+# A white line on a wider black line, visible on dark and on bright colours: (upper line, lower line).
+_PROVEN_LINES: Any = ({"color": "white", "linewidth": 1.5}, {"color": "black", "linewidth": 3.0})
+_OPEN_LINES: Any = (
+    {"color": "white", "linewidth": 1.0, "linestyle": (0, (2, 2))},
+    {"color": "black", "linewidth": 2.0},
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,20 +41,20 @@ class Bars:
 
     groups: tuple[int, ...]
     values: Array  # (B,)
-    intervals: Array | None = None  # (B, 2), where both sides were searched
+    intervals: Array | None = None  # (B, 2), if they are known
     ranks: Ranks | None = None
-    ties: tuple[bool, ...] | None = None  # (B,) of which it is open which is the larger, where scores are means
+    ties: tuple[bool, ...] | None = None  # (B,) for scores that are means: not significantly different from a neighbour
 
     @property
     def solid(self) -> list[bool]:
-        """Everything, where nothing is told apart."""
+        """For each bar, whether it is drawn solid; True for all if there are neither ranks nor ties."""
         if self.ties is not None:
             return [not tie for tie in self.ties]
         return [self.ranks is None or group in self.ranks.proven for group in self.groups]
 
 
 def bars_of(e: Explanation, k: int, groups: Sequence[int], known: bool) -> Bars:
-    """Those of sample k; known: with what is proven of them."""
+    """Return the bars of sample k; known: with proven intervals and ranks."""
     scores = numbers(e.scores[k])[list(groups)]
     if e.errors is not None:
         ends = numbers(between(e.scores[k], e.errors[k]))[list(groups)]
@@ -62,7 +65,7 @@ def bars_of(e: Explanation, k: int, groups: Sequence[int], known: bool) -> Bars:
 
 
 def draw_bars(panel: Axes, bars: Bars, labels: Sequence[str], scale: tuple[float, float], signed: bool) -> None:
-    """One below the other; scale: the ends of the scores, symmetric for scores with signs."""
+    """Draw horizontal bars; scale: the range of the scores, symmetric for signed scores."""
     values, count = np.nan_to_num(bars.values), len(bars.groups)
     low, high = _reach(values, bars.intervals, scale, signed)
     for at, (value, solid) in enumerate(zip(values, bars.solid, strict=True)):
@@ -80,7 +83,7 @@ def draw_bars(panel: Axes, bars: Bars, labels: Sequence[str], scale: tuple[float
 
 
 def _reach(values: Array, intervals: Array | None, scale: tuple[float, float], signed: bool) -> tuple[float, float]:
-    """The ends of the axis: symmetric for scores with signs, else from 0 to the longest."""
+    """Return the range of the axis: symmetric for signed scores, else from 0 to the largest value."""
     low, high = scale if signed else (min(0.0, values.min()), max(0.0, values.max()))
     if intervals is not None:
         most = BEYOND * max(-low, high)
@@ -91,7 +94,7 @@ def _reach(values: Array, intervals: Array | None, scale: tuple[float, float], s
 
 
 def _whiskers(panel: Axes, intervals: Array, low: float, high: float) -> None:
-    """Lines with a stroke at each end; one that leaves the axis has none there."""
+    """Draw the intervals as lines with caps; an end outside the axis has no cap."""
     at = np.arange(len(intervals))
     first, last = np.clip(intervals[:, 0], low, high), np.clip(intervals[:, 1], low, high)
     look: Any = {"color": "black", "linewidth": 1.1, "path_effects": [withStroke(linewidth=2.6, foreground="white")]}
@@ -102,8 +105,8 @@ def _whiskers(panel: Axes, intervals: Array, low: float, high: float) -> None:
 
 
 def mark(panel: Axes, mask: NDArray[Any], found: Ranks) -> None:
-    """Outlines in an image (H, W) around the groups of its mask (H, W) or (C, H, W)."""
-    for groups, (over, under) in ((found.open, _OPEN), (found.proven, _PROVEN)):
+    """Draw outlines in an image (H, W) around the groups of its mask (H, W) or (C, H, W)."""
+    for groups, (over, under) in ((found.open, _OPEN_LINES), (found.proven, _PROVEN_LINES)):
         members = [mask == group for group in groups]
         lines = [line for each in members for line in outline(each if each.ndim == 2 else each.any(0))]
         for look in (under, over):
@@ -113,12 +116,12 @@ def mark(panel: Axes, mask: NDArray[Any], found: Ranks) -> None:
 
 
 def legend(found: Sequence[Ranks], signed: bool, outlined: bool) -> tuple[list[Any], list[str]]:
-    """What the looks mean: handles and texts. found: what is proven; nothing where scores are means."""
+    """Return the handles and texts of the legend. found: the proven ranks; empty for scores that are means."""
     colour: Any = bar_colour(1.0, signed)
     solid, hatched = Patch(color=colour), Patch(facecolor="white", edgecolor=colour, hatch="//////")
     whisker = Line2D([], [], color="black", linewidth=1.1, marker="|", markersize=6)
     if not found:
-        texts = ["told apart from its neighbours in rank", "a tie", "the mean lies between, with 95 % confidence"]
+        texts = ["differs from its neighbours in rank", "a tie", "95 % confidence interval of the mean"]
         return [solid, hatched, whisker], texts
     most = {each.most for each in found}
     noun = found[0].noun
@@ -127,8 +130,8 @@ def legend(found: Sequence[Ranks], signed: bool, outlined: bool) -> tuple[list[A
     )
     handles: list[Any] = [solid, hatched, whisker]
     if outlined:
-        handles = [(solid, _sample(_PROVEN)), (hatched, _sample(_OPEN)), whisker]
-    return handles, [f"proven to be {among}", "not proven to be", "the true score lies between, proven"]
+        handles = [(solid, _sample(_PROVEN_LINES)), (hatched, _sample(_OPEN_LINES)), whisker]
+    return handles, [f"proven to be {among}", "not proven to be", "proven interval of the true score"]
 
 
 def _sample(look: Any) -> Line2D:

@@ -1,4 +1,4 @@
-"""Series and their windows: the series over time, shaded where it matters, and a bar for the score of each window."""
+"""Figures of time series with windows: the series shaded by its scores, and a bar for the score of each window."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from proofmap.text.proven_ranks import searched
 
 __all__ = ["draw_series", "reading"]
 
-_SHADE = 0.55  # of the colour of the largest score behind the series
+_MAX_SHADE = 0.55  # position of the largest score in the colour map behind the series
 
 
 def draw_series(above: Axes, below: Axes, e: Explanation, k: int, scale: tuple[float, float]) -> None:
-    """Sample k: its channels over their steps, and under them the windows' scores; scale: the ends of the scores."""
+    """Draw the channels of sample k over time, and below them the windows' scores; scale: the range of the scores."""
     values = numbers(e.x[k]).reshape(-1, e.x.shape[-1])  # (C, T)
     mask = e.mask[k if len(e.mask) > 1 else 0].cpu().numpy().reshape(-1, e.x.shape[-1])[0]
     groups = np.unique(mask).tolist()
@@ -30,7 +30,7 @@ def draw_series(above: Axes, below: Axes, e: Explanation, k: int, scale: tuple[f
         steps = np.flatnonzero(mask == group)
         start, stop = float(steps.min()) - 0.5, float(steps.max()) + 0.5
         share = float(np.clip((score - low) / (high - low), 0, 1))
-        colour = colours(signed=True)(share) if e.signed else colormaps["Purples"](_SHADE * share)
+        colour = colours(signed=True)(share) if e.signed else colormaps["Purples"](_MAX_SHADE * share)
         above.axvspan(start, stop, color=colour, linewidth=0)
         paint: Any = bar_colour(score, e.signed)
         look: Any = {"color": paint} if solid else {"facecolor": "white", "edgecolor": paint, "hatch": "//////"}
@@ -54,8 +54,8 @@ def draw_series(above: Axes, below: Axes, e: Explanation, k: int, scale: tuple[f
 
 
 def reading(e: Explanation) -> str:
-    """How to read it."""
+    """Return a sentence that explains the figure."""
     bars = "bars: the score of each window"
     if not searched(e):
-        return f"{bars}, which shades the series"
-    return f"{bars}, solid where proven to be among those that matter most; whiskers: the true score, proven"
+        return f"{bars}, also shown by the shade of the series"
+    return f"{bars}, solid if proven to be among those that matter most; whiskers: proven interval of the true score"

@@ -1,4 +1,4 @@
-"""Where groups of variables are, in words. Rows, columns and variables are counted from 0, as in the arrays."""
+"""Positions of groups of variables in words. Rows, columns and variables are counted from 0, as in the arrays."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 __all__ = ["first_names", "largest", "place"]
 
-_FEW = 5  # variables by name
+_MAX_NAMES = 5  # variables that a sentence names
 
 
 def largest(
     scores: NDArray[Any], mask: NDArray[Any], most: int, names: Sequence[str] | None = None
 ) -> list[tuple[int, str]]:
-    """The groups of the largest scores (G,) by absolute value, and where their variables are in the mask (*shape).
+    """Return the groups with the largest scores (G,) by absolute value, and their positions in the mask (*shape).
 
-    names: of the variables of an input that is no image.
+    names: the names of the variables, for an input that is not an image.
     """
     order = np.argsort(-np.abs(np.nan_to_num(scores)), kind="stable")
     present = np.bincount(mask.ravel(), minlength=len(scores)) > 0
@@ -27,7 +27,7 @@ def largest(
 
 
 def place(member: NDArray[np.bool_], names: Sequence[str] | None = None) -> str:
-    """Where the variables of a group are."""
+    """Describe the position of a group, given as a mask (*shape)."""
     if member.ndim == 1 and names is not None:
         return first_names([names[int(k)] for k in np.flatnonzero(member)])
     if member.ndim not in (2, 3):
@@ -53,5 +53,5 @@ def _numbers(what: str, numbers: NDArray[Any]) -> str:
 
 
 def first_names(names: list[str]) -> str:
-    """At most five of them."""
-    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
+    """List at most five names, and the number of the others."""
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")

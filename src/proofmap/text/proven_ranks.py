@@ -1,4 +1,4 @@
-"""Which groups are proven to matter most, and how that is said."""
+"""Proven ranks: the groups that are proven to have the largest scores, and the sentence that says so."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST", "Ranks", "is_series", "noun", "ranks", "searched", "standing"]
 
-MOST = 10  # scores that are called the largest, and never more than half of them
+MOST = 10  # at most this many scores are called the largest, and at most half of them
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The groups with the largest scores of one sample: those that are proven to be, and those of which it is open."""
+    """The groups with the largest scores of one sample: those with a proof of their rank, and those without."""
 
-    of: int  # groups that the sample has
-    most: int  # how many are called the largest
-    proven: tuple[int, ...]  # groups that are among them, proven, the largest score first
-    open: tuple[int, ...]  # groups whose scores are, without a proof
-    noun: str
+    of: int  # the number of groups in the sample
+    most: int  # the number of groups that are called the largest
+    proven: tuple[int, ...]  # groups that are proven to be among them, the largest score first
+    open: tuple[int, ...]  # groups whose scores are among the largest, but without a proof
+    noun: str  # the word for a group: "pixel", "cell", "column"
 
     @property
     def sentence(self) -> str:
-        """Such as "these 10 of 144 cells are proven to matter most"; nothing where nothing is proven."""
+        """A sentence such as "these 10 of 144 cells are proven to matter most"; "" if nothing is proven."""
         count = len(self.proven)
         if not count:
             return ""
@@ -40,7 +40,7 @@ class Ranks:
 
 
 def ranks(e: Explanation, k: int) -> Ranks:
-    """Those of sample k: the ten largest scores by absolute value, or half of them where they are fewer than twenty."""
+    """Find the largest scores of sample k by absolute value: ten, or half of them if there are fewer than twenty."""
     mask = e.mask[k if len(e.mask) > 1 else 0]
     present = torch.bincount(mask.flatten(), minlength=e.scores.shape[1]) > 0
     of = int(present.sum())
@@ -53,39 +53,39 @@ def ranks(e: Explanation, k: int) -> Ranks:
 
 
 def standing(e: Explanation, k: int) -> str:
-    """What is known of the ranks of sample k where its scores are means: how many are told apart from their neighbours.
+    """Say how many scores of sample k differ significantly from their neighbours in rank, where scores are means.
 
-    Such as "3 of 144 cells are told apart from their neighbours in rank (95 %), the others are ties".
+    For instance "3 of 144 cells differ significantly from their neighbours in rank (95 %); the others are ties".
     """
     if e.errors is None:
         return ""
     mask = e.mask[k if len(e.mask) > 1 else 0]
     ties = e.ties[k][mask.unique()]
     apart, of = int((~ties).sum()), plural(len(ties), noun(e))
-    told = (
-        f"{'is' if apart == 1 else 'are'} told apart from {'its' if apart == 1 else 'their'} neighbours in rank (95 %)"
-    )
+    one = apart == 1
+    verb, whose = ("differs", "its") if one else ("differ", "their")
+    differ = f"{verb} significantly from {whose} neighbours in rank (95 %)"
     if not apart:
-        return f"none of {of} {told}: all are ties"
-    return f"all {of} {told}" if apart == len(ties) else f"{apart} of {of} {told}, the others are ties"
+        return f"none of {of} {differ}: all are ties"
+    return f"all {of} {differ}" if apart == len(ties) else f"{apart} of {of} {differ}; the others are ties"
 
 
 def searched(e: Explanation) -> bool:
-    """Whether scores are known from both sides: an input reaches more than x itself, or the drops were bounded.
+    """Return whether scores have lower bounds: an input reaches more than x itself, or the drops were bounded.
 
-    Without either no score is proven to be above 0.
+    Otherwise no score is proven to be above 0.
     """
     sides = [side for side in (e.overlap, e.opposite) if side is not None and side.certified]
     return any(side.drops is not None or bool((side.full_lower > side.nominal).any()) for side in sides)
 
 
 def is_series(e: Explanation) -> bool:
-    """Whether the groups are windows of a series (T,) or (C, T)."""
+    """Return whether the groups are windows of a series (T,) or (C, T)."""
     return e.x.ndim in (2, 3) and str(e.settings.get("groups")).startswith("Windows(")
 
 
 def noun(e: Explanation) -> str:
-    """What a group is called."""
+    """Return the word for a group: "pixel", "cell", "column", ..."""
     count = len(e.mask[0].unique())
     if is_series(e):
         return "window"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.registry import METHODS
+from proofmap.registry import EXPLAINER_ENTRIES
 
 SHAPE = (2, 8, 8)
 TARGET = [0, 3, 1]  # a class for each of three samples
@@ -68,5 +68,5 @@ class Reads(nn.Module):
 
 def ball_of(name: str, ball: pm.Ball = BALL) -> pm.Ball:
     """The ball in the norm that the method takes."""
-    norm = METHODS[name].norm
+    norm = EXPLAINER_ENTRIES[name].norm
     return ball if norm is None else replace(ball, norm=norm)

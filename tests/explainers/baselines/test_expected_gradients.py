@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError
-from proofmap.explainers.baselines import ExpectedGradients, make
+from proofmap.explainers.baselines import ExpectedGradients
+from proofmap.explainers.factory import build_method
 from tests.explainers.baselines.setting import SHAPE, TARGET, Square, drawn, seeded, weights
 
 DATA = drawn(5, *SHAPE, seed=3)
@@ -75,7 +76,7 @@ def test_one_share_lies_in_each_part(x: Tensor) -> None:
 
 def test_noise_fills_the_domain(x: Tensor) -> None:
     domain = (torch.tensor([-1.0, 0.0]), torch.tensor([1.0, 4.0]))
-    made = make("expected-gradients", Square(), pm.Ball(0.1, domain=domain), settings={"samples": 300})
+    made = build_method("expected-gradients", Square(), pm.Ball(0.1, domain=domain), settings={"samples": 300})
     assert isinstance(made, ExpectedGradients)
     found = references(made, x)[0]
     for channel, (low, high) in enumerate([(-1, 1), (0, 4)]):

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError
-from proofmap.explainers.baselines import GradCAM, GradCAMPlusPlus, make
+from proofmap.explainers.baselines import GradCAM, GradCAMPlusPlus
+from proofmap.explainers.factory import build_method
 from tests.explainers.baselines.setting import TARGET, drawn, seeded
 
 
@@ -88,7 +89,7 @@ def test_grad_cam_plus_plus_is_the_papers_formula() -> None:
 @pytest.mark.parametrize("name", ["grad-cam", "grad-cam++"])
 def test_no_convolution_no_class_activation(name: str) -> None:
     with pytest.raises(InputError, match="without a convolution, expected maps"):
-        make(name, pm.zoo.mnist_mlp()).attribute(pm.data.digits()[0][:1])
+        build_method(name, pm.zoo.mnist_mlp()).attribute(pm.data.digits()[0][:1])
 
 
 def test_wrong_layers_are_refused(cnn: nn.Sequential, x: Tensor) -> None:

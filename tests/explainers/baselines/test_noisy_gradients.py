@@ -8,7 +8,8 @@ from captum import attr
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.explainers.baselines import SmoothGrad, VarGrad, make
+from proofmap.explainers.baselines import SmoothGrad, VarGrad
+from proofmap.explainers.factory import build_method
 from tests.explainers.baselines.setting import TARGET, Square, weights
 
 
@@ -37,7 +38,7 @@ def test_sigma_is_a_fifth_of_the_range(x: Tensor) -> None:
     torch.testing.assert_close(found, torch.full_like(x, 4 * 0.2**2), rtol=0.2, atol=0)
     wide = VarGrad(Square(), samples=2000, domain=(torch.tensor([-1.0, 0.0]), 1.0)).attribute(x, 0)
     torch.testing.assert_close(wide, found * torch.tensor([4.0, 1.0]).view(2, 1, 1))
-    by_name = make("vargrad", Square(), pm.Ball(0.1, domain=(-1.0, 1.0)), settings={"samples": 2000})
+    by_name = build_method("vargrad", Square(), pm.Ball(0.1, domain=(-1.0, 1.0)), settings={"samples": 2000})
     torch.testing.assert_close(by_name.attribute(x, 0), found * 4)
 
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError
-from proofmap.explainers.baselines import LIME, KernelSHAP, make
+from proofmap.explainers.baselines import LIME, KernelSHAP
+from proofmap.explainers.factory import build_method
 from tests.explainers.baselines.setting import SHAPE, TARGET, Reads, Square, drawn, seeded, weight, weights
 from tests.explainers.baselines.test_deeplift import Product
 
@@ -174,7 +175,7 @@ def test_the_groups_of_a_comparison_are_taken(
     kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor
 ) -> None:
     name = "lime" if kind is LIME else "kernel-shap"
-    found = make(name, cnn, groups=QUARTERS).attribute(x, 1)
+    found = build_method(name, cnn, groups=QUARTERS).attribute(x, 1)
     assert torch.equal(found, kind(cnn, groups=QUARTERS).attribute(x, 1))
 
 

@@ -14,7 +14,7 @@ from proofmap.bounds import IBP, Backward, Method
 from proofmap.errors import InputError
 from proofmap.execution import Sampler
 from proofmap.explainers import EmpiricalEVA, HybridEVA
-from proofmap.explainers.methods.enclosure import Directions, enclose, in_coordinates, overlap_of_boxes
+from proofmap.explainers.methods.enclosure import PrincipalDirections, enclose, network_in_coordinates, overlap_of_boxes
 from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.verify.overlap import OverlapSettings, family_overlap
 
@@ -59,7 +59,7 @@ def test_every_sampled_value_is_inside(graph: pm.Graph, x: Tensor, split: str, r
     assert family.mask is not None
     with torch.no_grad():
         values = torch.stack([head(x + one) for one in delta])
-        directions = Directions.of(values, rank)
+        directions = PrincipalDirections.of(values, rank)
         lower, upper = enclose(Sampler(head, None, 2**30), x, mask, delta, family.groups, directions)
         size = values[0, 0].numel()
         one = torch.eye(directions.along.shape[1]).expand(2, -1, -1)
@@ -88,8 +88,8 @@ def test_the_network_of_coordinates_is_the_network(graph: pm.Graph, split: str) 
     _, tail = cut(graph, split)
     random = torch.Generator().manual_seed(0)
     z = torch.rand(5, *tail.input.shape, generator=random)
-    directions = Directions.of(z[:, None], 3)
-    turned = in_coordinates(tail, directions.centre[0], directions.along[0])
+    directions = PrincipalDirections.of(z[:, None], 3)
+    turned = network_in_coordinates(tail, directions.centre[0], directions.along[0])
     coordinates = directions(slice(None), z[:, None, None])[:, 0, 0, : 3 + tail.input.size]
     with torch.no_grad():
         torch.testing.assert_close(turned(coordinates), tail(z))

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap.explainers.methods.noise import stages
-from proofmap.explainers.methods.smooth import offsets
-from proofmap.explainers.tangent import objective_of
+from proofmap.explainers.methods.noise import draw_path_positions
+from proofmap.explainers.methods.smooth import draw_offsets
+from proofmap.explainers.objective_gradients import objective_of
 from tests.explainers.methods.test_smooth import BALL, DOMAIN, GROUPS, X, slope_at
 
 
@@ -28,9 +28,9 @@ def test_it_is_its_formula(model: nn.Sequential, ball: pm.Ball, objective: Any) 
     settings: Any = {"groups": GROUPS, "samples": 6, "objective": objective, "progress": False}
     e = pm.NoiseEVA(model, ball, **settings).explain(X)
     blend = pm.BlendEVA(model, ball, share=0.0, noise=0.0, **settings).explain(X)
-    share, turn = stages(3, 4, 0)
+    share, turn = draw_path_positions(3, 4, 0)
     mask, family = GROUPS(tuple(X.shape[1:])).expand(X.shape[1:]), ball.at(X)
-    draw = offsets(ball, X, 6, "one", 0)
+    draw = draw_offsets(ball, X, 6, "one", 0)
     room = ball.room(X, mask.expand_as(X))
     for k, x in enumerate(X):
         delta = draw(torch.full((6,), k), torch.arange(6)).clamp(family.lower[k], family.upper[k])
@@ -56,7 +56,7 @@ def test_it_is_its_formula(model: nn.Sequential, ball: pm.Ball, objective: Any) 
 
 
 def test_stages_are_spread_over_the_way() -> None:
-    share, turn = stages(50, 4, 0)
+    share, turn = draw_path_positions(50, 4, 0)
     assert torch.equal((50 * share).floor().sort().values, torch.arange(50, dtype=torch.float64))
     assert not torch.equal(share, share.sort().values)
     assert turn.shape == (50, 4)

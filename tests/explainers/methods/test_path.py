@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.attack.pgd import attack
-from proofmap.explainers import path_gradients as way
-from proofmap.explainers.path_gradients import Way
-from proofmap.explainers.tangent import value_at
+from proofmap.explainers import objective_gradients as way
+from proofmap.explainers.objective_gradients import PathIntegral, value_at
 
 X = torch.rand(3, 2, 4, 4, generator=torch.Generator().manual_seed(0))
 BALL = pm.Ball(0.3, domain=(0.0, 1.0))
@@ -72,7 +71,7 @@ def test_they_are_the_integral(kind: str) -> None:
     graph, x = network(kind).to(X.device, torch.float64), X.double()
     target = torch.tensor([0, 1, 2])
     delta = 0.3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(1), dtype=x.dtype)
-    found, at_x = Way(graph, x, delta, target, "margin", 7).integrate(50)
+    found, at_x = PathIntegral(graph, x, delta, target, "margin", 7).integrate(50)
     value, slow = value_at(graph, target, "margin"), torch.zeros_like(x)
     for k in range(500):
         point = (x + (k + 0.5) / 500 * delta).requires_grad_()
@@ -88,7 +87,9 @@ def test_a_sketch_is_the_mean_of_gradients_in_the_middles() -> None:
         z = (X + t * delta).requires_grad_()
         (slope,) = torch.autograd.grad(value_at(graph, target, "class")(z).sum(), z)
         slow += slope * delta / 4
-    torch.testing.assert_close(Way(graph, X, delta, target, "class", 5).sketch(4).float(), slow, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        PathIntegral(graph, X, delta, target, "class", 5).midpoint_rule(4).float(), slow, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_one_kink_between_two_points_is_exact() -> None:
@@ -98,12 +99,12 @@ def test_one_kink_between_two_points_is_exact() -> None:
         model[layer].weight.data = torch.tensor(weight, dtype=torch.float64)
         model[layer].bias.data = torch.tensor(bias, dtype=torch.float64)
     x = torch.zeros(1, 2, dtype=torch.float64)
-    found, _ = Way(pm.trace(model, x), x, x + 1, torch.tensor([0]), "margin", 8).integrate(1)
+    found, _ = PathIntegral(pm.trace(model, x), x, x + 1, torch.tensor([0]), "margin", 8).integrate(1)
     torch.testing.assert_close(found, torch.tensor([[0.7, 0.0]], dtype=torch.float64))
 
 
 def test_where_the_sum_is_not_reached_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(way, "_MOST", 1)
+    monkeypatch.setattr(way, "_MAX_INTERVALS", 1)
     e = pm.PathEVA(network("Tanh"), BALL, steps=1, progress=False).explain(X)
     assert float(missed(e).max()) > 1e-4
 

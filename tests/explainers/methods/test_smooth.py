@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError
-from proofmap.explainers.methods.smooth import Radii, drawn, offsets
-from proofmap.explainers.tangent import Objective, objective_of
+from proofmap.explainers.methods.smooth import Radii, draw_offsets, draw_unit_points
+from proofmap.explainers.objective_gradients import Objective, objective_of
 
 DOMAIN = (0.0, 1.0)
 BALL = pm.Ball(0.4, domain=DOMAIN)
@@ -37,7 +37,7 @@ def slope_at(model: nn.Module, z: Tensor, target: int, objective: Objective) -> 
 @pytest.mark.parametrize("objective", ["margin", "class", "mean", "log-softmax"])
 def test_it_is_its_formula(model: nn.Sequential, objective: Any) -> None:
     e = pm.SmoothEVA(model, BALL, groups=GROUPS, samples=6, objective=objective, progress=False).explain(X)
-    noise, mask = 0.4 * drawn(BALL, X, 6, 0), GROUPS(tuple(X.shape[1:])).expand(X.shape[1:])
+    noise, mask = 0.4 * draw_unit_points(BALL, X, 6, 0), GROUPS(tuple(X.shape[1:])).expand(X.shape[1:])
     for k, x in enumerate(X):
         points = (x + noise).clamp(0, 1)
         assert not torch.equal(points, x + noise)
@@ -61,7 +61,7 @@ def test_it_is_its_formula(model: nn.Sequential, objective: Any) -> None:
 @pytest.mark.parametrize("radii", ["one", "all"])
 def test_a_relative_ball_is_drawn_from_as_it_is(radii: Any) -> None:
     """Uniform in the box between half the way to 0 and half the way to 1; with all radii, in a share of that box."""
-    draw = offsets(pm.Ball(0.5, domain=DOMAIN, relative=True), X, 4000, radii, 0)
+    draw = draw_offsets(pm.Ball(0.5, domain=DOMAIN, relative=True), X, 4000, radii, 0)
     delta = draw(torch.zeros(4000, dtype=torch.long), torch.arange(4000))
     share = (delta + 0.5 * X[0]) / 0.5  # 0 and 1 at the ends of the ball
     assert float(share.min()) > 0
@@ -75,7 +75,9 @@ def test_a_relative_ball_is_drawn_from_as_it_is(radii: Any) -> None:
 def test_all_radii_are_those_from_nothing_to_the_ball() -> None:
     """The sizes of the steps are uniform from 0 to the radius, the directions those of one radius."""
     ball = pm.Ball(0.4)
-    every, one = (offsets(ball, X, 2000, radii, 0)(torch.zeros(2000).long(), torch.arange(2000)) for radii in RADII)
+    every, one = (
+        draw_offsets(ball, X, 2000, radii, 0)(torch.zeros(2000).long(), torch.arange(2000)) for radii in RADII
+    )
     size = (every / one).flatten(1)
     torch.testing.assert_close(size, size[:, :1].expand_as(size))
     ordered = size[:, 0].sort().values
@@ -106,7 +108,7 @@ def test_without_a_domain_the_room_is_the_ball(model: nn.Sequential, norm: float
 def test_points_are_of_the_ball(norm: float) -> None:
     for half in (None, "+", "-"):
         around: Any = pm.Ball(1.0, norm, half=half)
-        delta = drawn(around, X, 40, 3)
+        delta = draw_unit_points(around, X, 40, 3)
         assert torch.equal(delta[20:], -delta[:20]) == (half is None)
         assert bool(around.at(torch.zeros_like(X[:1])).contains(delta[:, None]).all())
         assert float(delta.flatten(1).norm(norm, dim=1).max()) > 0.9

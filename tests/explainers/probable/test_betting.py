@@ -8,11 +8,11 @@ import pytest
 import torch
 from scipy.stats import beta
 
-from proofmap.explainers.probable.betting import stakes, upper_mean
+from proofmap.explainers.probable.betting import bet_sizes, upper_confidence_bound
 
 
 def bound(values: torch.Tensor, trial: torch.Tensor, alpha: float) -> torch.Tensor:
-    return upper_mean(values, stakes(trial, -log(alpha), len(values)), -log(alpha))
+    return upper_confidence_bound(values, bet_sizes(trial, -log(alpha), len(values)), -log(alpha))
 
 
 @pytest.mark.parametrize("mean", [0.003, 0.1, 0.5, 0.98])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.special import ndtr, ndtri
 
 import proofmap as pm
-from proofmap.explainers.probable.noisy_copies import Copies
+from proofmap.explainers.probable.noisy_copies import NoisyCopies
 from proofmap.explainers.probable.probable_eva import ProbableEVA
 
 WEIGHTS = torch.tensor([2.0, 1.0, 0.5, 0.0, 0.3, 0.3], dtype=torch.float64)
@@ -59,7 +59,7 @@ def test_bounds_meet_the_truth_of_a_half_space() -> None:
 
 def test_all_bounds_hold_at_once_as_often_as_stated() -> None:
     graph, level, tries = pm.trace(HalfSpace(), X), 0.8, 400
-    copies = Copies(graph, X[0], torch.tensor(0), MASK, 5, SIGMA, 2**30)
+    copies = NoisyCopies(graph, X[0], torch.tensor(0), MASK, 5, SIGMA, 2**30)
     explainer, steps = made(graph, samples=240, level=level), torch.tensor(EPS / SIGMA, dtype=torch.float64)
     found = torch.stack([replace(explainer, seed=seed)._bounds(copies, steps) for seed in range(tries)])
     over = found - torch.cat([torch.tensor([truth(ALL, 0.0), truth(ALL)]), TRUE_FROZEN])

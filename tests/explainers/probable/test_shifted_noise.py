@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.special import ndtr, ndtri
 
-from proofmap.explainers.probable.shifted_noise import Guess, shifted
+from proofmap.explainers.probable.shifted_noise import TangentBound, shifted_share
 
 STEPS = torch.tensor(0.7, dtype=torch.float64)
 GRID = torch.linspace(-8, 8, 4001, dtype=torch.float64)
@@ -19,8 +19,8 @@ WEIGHT /= WEIGHT.sum()
 def test_a_half_space_attains_the_shift() -> None:
     """1{t > 1} has the share Φ(-1), and Φ(-1 + s) where the noise is s further."""
     share = ndtr(torch.tensor(-1.0, dtype=torch.float64))
-    assert float(shifted(share, STEPS)) == pytest.approx(float(ndtr(STEPS - 1)), rel=1e-12)
-    assert float(shifted(torch.ones(1).double(), STEPS)) == 1
+    assert float(shifted_share(share, STEPS)) == pytest.approx(float(ndtr(STEPS - 1)), rel=1e-12)
+    assert float(shifted_share(torch.ones(1).double(), STEPS)) == 1
 
 
 @pytest.mark.parametrize("steps", [0.1, 0.7, 2.0])
@@ -29,12 +29,12 @@ def test_a_half_space_attains_the_shift() -> None:
 def test_lines_lie_above_the_shifted_share(steps: float, share: float, rise: float) -> None:
     """Wherever a guess is, and however wrong: the line holds the curve from above on [0, 1], below the top."""
     one = torch.tensor([rise], dtype=torch.float64)
-    guess = Guess.of(torch.tensor(share).double(), one, torch.tensor(steps).double())
+    guess = TangentBound.of(torch.tensor(share).double(), one, torch.tensor(steps).double())
     true = torch.linspace(1e-9, 1 - 1e-9, 101, dtype=torch.float64)
     for noise in (-9.0, -2.0, 0.0, 3.0):
         along = torch.full((101, 1), noise, dtype=torch.float64)
         lines = guess.lines(true, along)
-        assert bool((lines[:, 0] >= shifted(true, guess.steps) - 1e-12).all())
+        assert bool((lines[:, 0] >= shifted_share(true, guess.steps) - 1e-12).all())
         assert bool((lines[:, 0] <= guess.top).all())
 
 
@@ -44,17 +44,17 @@ def test_a_frozen_group_of_a_half_space_is_bounded_by_what_is_true() -> None:
     rest = sqrt(1 - pull**2)
     share = ndtr(torch.tensor(-level, dtype=torch.float64))
     height = torch.exp(torch.tensor(-level * level / 2, dtype=torch.float64)) / sqrt(2 * torch.pi)
-    guess = Guess.of(share, (pull * height)[None], STEPS)
+    guess = TangentBound.of(share, (pull * height)[None], STEPS)
     given = ndtr((pull * GRID - level) / rest)
     mean = float((WEIGHT * guess.lines(given, GRID[:, None])[:, 0]).sum())
     truth = float(ndtr(-level + rest * STEPS))
     assert truth <= mean <= truth + 1e-4  # all but the guesses that are cut at three
-    assert mean < float(shifted(share, STEPS)) - 0.02
+    assert mean < float(shifted_share(share, STEPS)) - 0.02
 
 
 def test_a_guess_has_the_mean_and_the_rise_that_it_was_made_for() -> None:
     share, rise = torch.tensor(0.3).double(), torch.tensor([0.0, 0.05, 0.2]).double()
-    guess = Guess.of(share, rise, STEPS)
+    guess = TangentBound.of(share, rise, STEPS)
     at = ndtr(guess.centre * (1 + guess.slope.square()).sqrt() + guess.slope * GRID[:, None])
     torch.testing.assert_close((WEIGHT[:, None] * at).sum(0), share.expand(3), rtol=1e-6, atol=0)
     torch.testing.assert_close((WEIGHT[:, None] * at * GRID[:, None]).sum(0), rise, rtol=1e-6, atol=1e-9)

@@ -1,8 +1,7 @@
-"""What EVA is compared with: other methods behind the same call, with the settings of its paper or of their own."""
+"""Baselines: published attribution methods behind one call, with the settings of their papers."""
 
 from __future__ import annotations
 
-from proofmap.explainers.baselines.attention_rollout import AttentionRollout
 from proofmap.explainers.baselines.baseline import Baseline
 from proofmap.explainers.baselines.deeplift import DeepLIFT
 from proofmap.explainers.baselines.expected_gradients import ExpectedGradients
@@ -12,19 +11,16 @@ from proofmap.explainers.baselines.grad_cam import GradCAM, GradCAMPlusPlus
 from proofmap.explainers.baselines.gradients import GradientInput, IntegratedGradients, Saliency
 from proofmap.explainers.baselines.guided_backprop import GuidedBackprop
 from proofmap.explainers.baselines.lrp import LRP
-from proofmap.explainers.baselines.make import BASELINES, make
 from proofmap.explainers.baselines.noisy_gradients import SmoothGrad, VarGrad
 from proofmap.explainers.baselines.occlusion import Occlusion
 from proofmap.explainers.baselines.rise import RISE
 from proofmap.explainers.baselines.surrogate import LIME, KernelSHAP
 
 __all__ = [
-    "BASELINES",
     "HSIC",
     "LIME",
     "LRP",
     "RISE",
-    "AttentionRollout",
     "Baseline",
     "DeepLIFT",
     "ExpectedGradients",
@@ -40,5 +36,4 @@ __all__ = [
     "SmoothGrad",
     "Sobol",
     "VarGrad",
-    "make",
 ]

@@ -1,6 +1,6 @@
-"""What the baselines have in common: a call that checks, traces the model once, and goes through pieces that fit.
+"""The base class `Baseline`: one call that checks its arguments, traces the model once, and processes batches.
 
-A newcomer writes `_maps`, the attributions of some samples.
+A subclass implements `_maps`, the attributions of a batch.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ import torch
 from torch import Tensor
 
 from proofmap.execution import base_elements
-from proofmap.explainers.attributor import fitted
+from proofmap.explainers.attributor import checked_maps
 from proofmap.explainers.explainer import check_model
 from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.classes import classes_of
 from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.opaque import differentiable
 from proofmap.inputs.array_types import Samples, Target
-from proofmap.runtime.memory import budget, bytes_of, check_memory, piece_of
+from proofmap.runtime.memory import budget, bytes_needed, check_memory, chunk_bytes
 from proofmap.runtime.precision import full_precision
 from proofmap.settings import check_settings
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """Samples to explain, all checked."""
+class BaselineBatch:
+    """A batch of samples with checked arguments."""
 
     graph: Graph
     x: Tensor  # (n, *shape)
     target: Tensor  # (n,)
-    points: int  # how many points the memory allows to evaluate at a time: at least n
-    mask: Tensor | None = None  # (1 or n, *shape) int64, where a method covers groups
+    points: int  # the number of points that fit into one pass, at least n
+    mask: Tensor | None = None  # (1 or n, *shape) int64, for a method that covers groups
 
     @property
     def logits(self) -> Callable[[Tensor], Tensor]:
-        """(N, *shape) -> (N, classes), differentiable; the form that Captum takes."""
+        """The logits as a differentiable function (N, *shape) -> (N, classes), the form that Captum takes."""
         return lambda x: self.graph(x).flatten(1)
 
     def captum(self, method: str, points: Tensor, target: Tensor, /, **settings: Any) -> Tensor:
-        """The attributions of points by Captum's method of that name; Captum is loaded by who uses it."""
+        """Return the attributions of points by the Captum method of that name. Captum is imported here."""
         from captum import attr
 
         maps: Tensor = getattr(attr, method)(self.logits).attribute(points, target=target, **settings)
@@ -50,7 +50,7 @@ class Task:
 
     @property
     def repeats(self) -> int:
-        """How many points for each of the samples fit at a time."""
+        """The number of points per sample that fit into one pass."""
         return max(1, self.points // len(self.x))
 
 
@@ -58,40 +58,40 @@ class Task:
 class Baseline(ABC):
     """Explains decisions of one model by its logits: attributions shaped like the inputs, nothing proven.
 
-    memory: bytes the computation may use, by default half of what is free. The result does not depend on it, nor on
-    how many samples are explained together, except in its last digits.
+    memory: bytes that the computation may use, by default half of the free memory. The result does not depend on the
+    memory or the batch, except in the last digits.
     """
 
-    differentiates: ClassVar[bool] = True  # whether the values of all layers are kept, for a gradient
+    differentiates: ClassVar[bool] = True  # whether it needs gradients, which keep the values of all layers
 
     model: Network
     _: KW_ONLY
     memory: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting."""
+        """Raise InputError for invalid settings."""
         check_model(self.model)
         check_settings(self)
         check_memory(self.memory)
 
     @abstractmethod
-    def _maps(self, task: Task) -> Tensor:
-        """The attributions of some samples: shaped like them, or with one channel, for all channels."""
+    def _maps(self, task: BaselineBatch) -> Tensor:
+        """Return the attributions of a batch: shaped like the samples, or with one channel for all channels."""
 
     def _mask(self, x: Tensor) -> Tensor | None:
-        """The groups of all samples, (1 or N, *shape), of a method that has them."""
+        """Return the groups of all samples, (1 or N, *shape), for a method that covers groups."""
         return None
 
     def attribute(self, inputs: Samples, target: Target | list[int] = None) -> Tensor:
-        """The attributions of inputs (N, *shape), of the same shape; of the predicted class, or of the target."""
+        """Return the attributions of inputs (N, *shape), in the same shape, for the predicted class or the target."""
         x = as_samples(inputs, self.model).detach()
         graph = as_graph(self.model, x).to(x.device, x.dtype)
         if self.differentiates:
             differentiable(graph, type(self).__name__)
         elements, itemsize = sum(n.size + n.inside for n in graph.nodes), x.element_size()
-        gradients = bytes_of("gradient", elements, itemsize)
+        gradients = bytes_needed("gradient", elements, itemsize)
         point = gradients if self.differentiates else itemsize * base_elements(graph, ())
-        points = max(1, piece_of(budget(self.memory, x.device), x.device) // point)
+        points = max(1, chunk_bytes(budget(self.memory, x.device), x.device) // point)
         aim = None if target is None else classes_of(target, len(x), graph.classes, x.device)
         mask = self._mask(x)
         maps = torch.empty_like(x, memory_format=torch.contiguous_format)
@@ -100,5 +100,5 @@ class Baseline(ABC):
                 piece = slice(start, start + points)
                 classes = graph(x[piece]).flatten(1).argmax(1) if aim is None else aim[piece]
                 own = mask[piece] if mask is not None and len(mask) > 1 else mask
-                maps[piece] = self._maps(Task(graph, x[piece], classes, points, own))
-        return fitted(maps, x, type(self).__name__)
+                maps[piece] = self._maps(BaselineBatch(graph, x[piece], classes, points, own))
+        return checked_maps(maps, x, type(self).__name__)

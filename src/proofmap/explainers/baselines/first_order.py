@@ -1,4 +1,4 @@
-"""First-order overlap: EVA of the tangent at x, its limit for ε -> 0. One gradient, nothing proven."""
+"""FirstOrder: the overlap of the network's linearisation at x, the limit of EVA for ε -> 0. Nothing is proven."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Guarantee
-from proofmap.explainers.tangent import slopes
+from proofmap.explainers.objective_gradients import value_and_gradient
 from proofmap.graph import Graph
 from proofmap.graph.opaque import differentiable
 from proofmap.settings import choice
@@ -17,15 +17,15 @@ from proofmap.verify.overlap import Overlap
 
 __all__ = ["FirstOrder"]
 
-Objective = Literal["margin", "class", "mean"]  # those of `pm.overlap` that have a gradient
+Objective = Literal["margin", "class", "mean"]  # the objectives of `pm.overlap` that have a gradient
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FirstOrder(Explainer):
     """max over B of <g, δ> - max over B_u of <g, δ>, with g the gradient at x of the objective (see `pm.overlap`).
 
-    For p = inf that is Σ over i in u of max(g_i (lo_i - x_i), g_i (hi_i - x_i)), where [lo, hi] is the ball within its
-    domain. Exact for a linear model with two classes. The overlap is that of the tangent: an estimate.
+    For p = inf this is Σ over i in u of max(g_i (lo_i - x_i), g_i (hi_i - x_i)), where [lo, hi] is the ball within its
+    domain. It is exact for a linear model with two classes. The overlap is that of the linearisation: an estimate.
 
     >>> pm.FirstOrder(model, ball, groups=cells).explain(x).guarantee
     'none'
@@ -41,7 +41,7 @@ class FirstOrder(Explainer):
 
     def _measure(self, task: Task) -> Measured:
         x = task.x
-        nominal, slope = slopes(task.graph, x, task.target, self.objective)
+        nominal, slope = value_and_gradient(task.graph, x, task.target, self.objective)
         family = task.ball.at(x.double(), task.mask.expand_as(x))  # differences of sums: in float64
         every = torch.arange(len(x), device=x.device)
         reach = family.concretise(slope.double(), every)  # (n, 1 + G)

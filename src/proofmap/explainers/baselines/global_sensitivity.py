@@ -1,4 +1,4 @@
-"""Global sensitivity: how much of what the logit does under random masks is each cell's doing."""
+"""Sobol indices (Fel et al. 2021) and HSIC (Novello et al. 2022): sensitivity of the logit to random masks of cells."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from proofmap.errors import InputError
-from proofmap.explainers.baselines.baseline import Baseline, Task
-from proofmap.explainers.baselines.masked_samples import scores_under
+from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
+from proofmap.explainers.baselines.masked_samples import masked_scores
 from proofmap.settings import count, number
 
 __all__ = ["HSIC", "Sensitivity", "Sobol"]
@@ -24,13 +24,13 @@ __all__ = ["HSIC", "Sensitivity", "Sobol"]
 class Sensitivity(Baseline):
     """An index for each of `cells` x `cells` parts of an image, from logits at m x + (1 - m) baseline, m of a design.
 
-    Masks are enlarged to the image, across its channels, and indices by cubic interpolation, as in the authors'
-    library, Xplique. In a sample that is no image each variable is a cell. Designs come from a scrambled Sobol
-    sequence, the same for every sample and on every device.
+    As in the authors' library, Xplique, masks are enlarged to the image, equal in all channels, and indices are
+    enlarged by cubic interpolation. In a sample that is not an image each variable is a cell. Designs come from a
+    scrambled Sobol sequence, the same for every sample and device.
     """
 
     differentiates: ClassVar[bool] = False
-    enlarging: ClassVar[str]  # how masks become as large as the image
+    enlarging: ClassVar[str]  # the interpolation that enlarges masks to the image
 
     cells: int = count(8)
     baseline: float = number(0.0)
@@ -38,21 +38,21 @@ class Sensitivity(Baseline):
 
     @abstractmethod
     def _design(self, d: int) -> Tensor:
-        """What the masks of d cells are made of, in float64."""
+        """Return the random numbers of the masks of d cells, in float64."""
 
     @abstractmethod
     def _size(self, d: int) -> int:
-        """The number of masks."""
+        """Return the number of masks."""
 
     @abstractmethod
     def _rows(self, design: Tensor, part: slice) -> Tensor:
-        """Some of the masks: (m, d), between 0 and 1."""
+        """Return some of the masks: (m, d), between 0 and 1."""
 
     @abstractmethod
     def _indices(self, design: Tensor, scores: Tensor) -> Tensor:
-        """The indices (n, d) from the logits (n, masks) in float64."""
+        """Compute the indices (n, d) from the logits (n, masks), in float64."""
 
-    def _maps(self, task: Task) -> Tensor:
+    def _maps(self, task: BaselineBatch) -> Tensor:
         x, sides = task.x, self._sides(tuple(task.x.shape[1:]))
         d = prod(sides)
         if 2 * d > SobolEngine.MAXDIM:
@@ -66,7 +66,7 @@ class Sensitivity(Baseline):
         def masks(part: slice) -> Tensor:
             return self._enlarged(self._rows(design, part).to(x), sides, x, self.enlarging)
 
-        scores = scores_under(task, self._size(d), masks, self.baseline)
+        scores = masked_scores(task, self._size(d), masks, self.baseline)
         indices = self._indices(design.to(scores), scores).to(x.dtype)
         return self._enlarged(indices, sides, x, "bicubic").expand_as(x)
 
@@ -74,7 +74,7 @@ class Sensitivity(Baseline):
         return tuple(min(self.cells, side) for side in shape[-2:]) if len(shape) in (2, 3) else shape
 
     def _enlarged(self, rows: Tensor, sides: tuple[int, ...], x: Tensor, mode: str) -> Tensor:
-        """(m, d) -> (m, *shape), with one channel for all."""
+        """Enlarge (m, d) to (m, *shape), with one channel for all."""
         if x.ndim not in (3, 4):
             return rows.view(-1, *sides)
         how = {} if mode == "nearest" else {"align_corners": False}
@@ -82,18 +82,19 @@ class Sensitivity(Baseline):
         return large if x.ndim == 4 else large[:, 0]
 
     def _points(self, d: int, many: int) -> Tensor:
-        """The first points of a scrambled Sobol sequence: (many, d) in [0, 1)."""
+        """Return the first points of a scrambled Sobol sequence: (many, d) in [0, 1)."""
         return SobolEngine(d, scramble=True, seed=self.seed).draw(many, dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Sobol(Sensitivity):
-    """The total Sobol index: which share of the variance of f_c is left once all other cells' masks are known (Fel et
-    al. 2021), by Jansen's estimator from `designs` · (cells² + 1) logits:
+    """The total Sobol index: the share of the variance of f_c that remains if all other cells' masks are known.
 
-        S_i = Σ_j (f(A_j) - f(C_ij))² / (2 N Var f(A)),    C_i = A with B's column i.
+    Fel et al. 2021, by Jansen's estimator from `designs` · (cells² + 1) logits:
 
-    Masks are uniform in [0, 1], enlarged bilinearly. A function that is constant has zeros.
+        S_i = Σ_j (f(A_j) - f(C_ij))² / (2 N Var f(A)),    C_i = A with column i of B.
+
+    Masks are uniform in [0, 1], enlarged bilinearly. A constant function has zeros.
     """
 
     enlarging: ClassVar[str] = "bilinear"
@@ -123,12 +124,12 @@ class Sobol(Sensitivity):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class HSIC(Sensitivity):
-    """How much f_c depends on whether a cell is left: the Hilbert-Schmidt independence criterion (Novello et al. 2022),
+    """The Hilbert-Schmidt independence criterion between f_c and the mask of a cell (Novello et al. 2022),
 
         tr(K H L H) / (p - 1)²,    K_ab = 1/2 - (m_a - m_b)²,    L_ab = exp(-(y_a - y_b)² / 2 s²),    H = 1 - 1/p,
 
-    over p = `masks` masks of bits, enlarged without smoothing. s is the median of |y_a - y_b|; Xplique takes that of y
-    itself, which is no width for logits: a constant added to them would change the map.
+    over p = `masks` binary masks, enlarged without smoothing. s is the median of |y_a - y_b|. Xplique uses the median
+    of y itself, which is not suitable for logits: a constant added to them would change the map.
     """
 
     enlarging: ClassVar[str] = "nearest"
@@ -151,7 +152,7 @@ class HSIC(Sensitivity):
 
 
 def _kernel(y: Tensor) -> Tensor:
-    """L (p, p) of outputs (p,)."""
+    """Return L (p, p) of outputs (p,)."""
     apart = (y[:, None] - y).abs()
     first, second = torch.triu_indices(len(y), len(y), 1, device=y.device)
     width = apart[first, second].median()

@@ -1,11 +1,11 @@
-"""Grad-CAM and Grad-CAM++: the maps of the last convolution, weighted by what they do for the logit, enlarged to x.
+"""Grad-CAM (Selvaraju et al. 2017) and Grad-CAM++ (Chattopadhyay et al. 2018): weighted maps of the last convolution.
 
 With A^k the maps of a layer and g = ∂f_c / ∂A:
 
     map = max(0, Σ_k w_k A^k),    enlarged linearly along each side.
 
-The layer is a node of the traced graph, so that a module and its graph are treated alike; of a part that is run as it
-is (`graph.hooked`), one of its modules. Captum's LayerGradCam needs the module; the tests compare with it.
+The layer is a node of the traced graph, so that a module and its graph give the same map. In an opaque part of the
+model (`graph.opaque`) the layer is a module. Captum's LayerGradCam needs the module; the tests compare with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from proofmap.errors import InputError
-from proofmap.explainers.baselines.baseline import Baseline, Task
+from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.graph import Node
 from proofmap.graph.opaque import opaque_node
 from proofmap.graph.ops import OPERATIONS, compute
@@ -33,21 +33,21 @@ _MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}  # by the number of sides
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ClassActivation(Baseline):
-    """max(0, Σ_k w_k A^k) with weights w_k that a subclass states.
+    """max(0, Σ_k w_k A^k) with weights w_k of a subclass.
 
-    layer: the name of a module or node. By default the last convolution, with the activation right behind it: A are
-    the rectified maps, as in the paper, whose networks have them in one layer.
+    layer: the name of a module or node. By default the last convolution with the activation after it: A are the
+    rectified maps, as in the paper.
     """
 
     layer: str | None = None
 
     @abstractmethod
     def _weights(self, maps: Tensor, slope: Tensor) -> Tensor:
-        """w (n, K) from A and g, both (n, K, positions)."""
+        """Return w (n, K) from A and g, both (n, K, positions)."""
 
-    def _maps(self, task: Task) -> Tensor:
-        at = _last_convolution(task) if self.layer is None else _named(task, self.layer)
-        maps, slope = _maps_and_slope(task, at)
+    def _maps(self, task: BaselineBatch) -> Tensor:
+        at = _last_convolution(task) if self.layer is None else _node_of_layer(task, self.layer)
+        maps, slope = _maps_and_gradient(task, at)
         if maps.ndim != task.x.ndim or task.x.ndim - 2 not in _MODES:
             raise InputError(
                 f"{type(self).__name__} got the layer {at!r} with values {tuple(maps.shape[1:])} for samples "
@@ -70,8 +70,8 @@ class GradCAM(ClassActivation):
 class GradCAMPlusPlus(ClassActivation):
     """w_k = Σ_ij α_ij max(0, g_ij), α_ij = g_ij² / (2 g_ij² + g_ij³ Σ_ab A_ab) (Chattopadhyay et al. 2018).
 
-    These are the derivatives of exp(f_c) where f_c is piecewise linear in A, without the factor exp(f_c) that all of
-    them share: it scales a whole map, and overflows. Where g > 0, α g = g / (2 + g Σ A); elsewhere it does not count.
+    These are the derivatives of exp(f_c) for f_c piecewise linear in A, without their common factor exp(f_c), which
+    scales the whole map and can overflow. For g > 0, α g = g / (2 + g Σ A); other entries do not count.
     """
 
     def _weights(self, maps: Tensor, slope: Tensor) -> Tensor:
@@ -79,12 +79,12 @@ class GradCAMPlusPlus(ClassActivation):
         return (rising / (2 + rising * maps.sum(2, keepdim=True))).sum(2)
 
 
-def _last_convolution(task: Task) -> str:
-    """The last convolution, or the activation that alone reads it."""
+def _last_convolution(task: BaselineBatch) -> str:
+    """Return the last convolution, or the activation that is its only reader."""
     graph = task.graph
     convolved = [node.name for node in graph.nodes if node.op == "conv"]
     if not convolved:
-        inside = list(_inside(task).items())
+        inside = list(_modules_of_opaque_part(task).items())
         convolutions = [k for k, (_, module) in enumerate(inside) if isinstance(module, _ConvNd)]
         if convolutions:
             behind = inside[convolutions[-1] + 1 :][:1]
@@ -98,15 +98,15 @@ def _last_convolution(task: Task) -> str:
     return readers[0].name if len(readers) == 1 and OPERATIONS[readers[0].op].activation else convolved[-1]
 
 
-def _inside(task: Task) -> dict[str, nn.Module]:
-    """The modules of a part that is run as it is, in the order of their calls."""
+def _modules_of_opaque_part(task: BaselineBatch) -> dict[str, nn.Module]:
+    """Return the modules of an opaque part, in the order of their calls."""
     foreign = opaque_node(task.graph)
     return foreign[1].layers(task.x[:1]) if foreign is not None and isinstance(foreign[1], Hooked) else {}
 
 
-def _named(task: Task, layer: str) -> str:
-    """The node of that name, or the last that the module of that name made."""
-    graph, parts = task.graph, _inside(task)
+def _node_of_layer(task: BaselineBatch, layer: str) -> str:
+    """Return the node of that name, or the last node of the module of that name."""
+    graph, parts = task.graph, _modules_of_opaque_part(task)
     inside = [n.name for n in graph.nodes if n.name == layer or n.name.startswith((f"{layer}.", f"{layer}#"))]
     if layer in parts:
         return layer
@@ -116,8 +116,8 @@ def _named(task: Task, layer: str) -> str:
     return layer if layer in inside else inside[-1]
 
 
-def _maps_and_slope(task: Task, at: str) -> tuple[Tensor, Tensor]:
-    """(A, ∂f_c / ∂A) at the node: what leads past it stays as it is."""
+def _maps_and_gradient(task: BaselineBatch, at: str) -> tuple[Tensor, Tensor]:
+    """Return (A, ∂f_c / ∂A) at the node. Paths that bypass the node stay constant."""
     graph, part, names = task.graph, opaque_node(task.graph), {node.name for node in task.graph.nodes}
     start = task.x if part is None else task.x.detach().requires_grad_()
     maps = start

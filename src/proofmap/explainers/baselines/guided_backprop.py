@@ -1,4 +1,4 @@
-"""Guided backpropagation: a gradient that goes back through a rectifier only where it is positive."""
+"""Guided backpropagation (Springenberg et al. 2015): only positive gradients pass back through rectifiers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from proofmap.explainers.baselines.baseline import Baseline, Task
+from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.explainers.baselines.gradients import magnitude
-from proofmap.explainers.baselines.propagation import Inputs, carried, chosen, transposed, values_at
+from proofmap.explainers.baselines.propagation import Inputs, class_indicator, node_values, propagate, vector_jacobian
 from proofmap.graph import Node
 
 __all__ = ["GuidedBackprop"]
@@ -16,19 +16,19 @@ __all__ = ["GuidedBackprop"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GuidedBackprop(Baseline):
-    """|∇f_c(x)| with max(0, g) in place of each g that arrives at a rectifier (Springenberg et al. 2015); over an image
-    (C, H, W) the largest of a pixel's channels, for all of them, as with Saliency.
+    """|∇f_c(x)| with max(0, g) in place of each gradient g that arrives at a rectifier (Springenberg et al. 2015).
 
-    Rectifiers are max(x, 0), with or without a ceiling as ReLU6 has it; other activations have their derivative.
-    Without a rectifier it is Saliency.
+    For an image (C, H, W) it is the maximum over a pixel's channels, as with Saliency. Rectifiers are max(x, 0), with
+    or without an upper limit as in ReLU6. Other activations use their derivative. Without a rectifier it equals
+    Saliency.
     """
 
-    def _maps(self, task: Task) -> Tensor:
+    def _maps(self, task: BaselineBatch) -> Tensor:
         def rule(node: Node, inputs: Inputs, arrived: Tensor) -> Inputs:
-            return transposed(node, inputs, arrived.clamp(min=0) if _rectifies(node) else arrived)
+            return vector_jacobian(node, inputs, arrived.clamp(min=0) if _rectifies(node) else arrived)
 
-        values = values_at(task.graph, task.x, type(self).__name__)
-        return magnitude(carried(task, values, chosen(task, values), rule))
+        values = node_values(task.graph, task.x, type(self).__name__)
+        return magnitude(propagate(task, values, class_indicator(task, values), rule))
 
 
 def _rectifies(node: Node) -> bool:

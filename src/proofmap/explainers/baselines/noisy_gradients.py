@@ -1,8 +1,8 @@
-"""Gradients under noise: their mean and their variance.
+"""SmoothGrad and VarGrad: the mean and the variance of gradients at noisy inputs.
 
-The noise is drawn once for a seed and serves every sample: a map depends on no other sample, nor on how many are
-explained together. Captum's NoiseTunnel draws anew for each batch, and its variance is a difference in the precision
-of x; its gradients are what is used here.
+The noise depends on the seed alone and serves every sample: a map does not depend on other samples or the batch.
+Captum's NoiseTunnel draws anew for each batch, and computes the variance as a difference in the precision of x. Only
+its gradients are used here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.explainers.baselines.baseline import Baseline, Task
+from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.explainers.baselines.gradients import gradient
 from proofmap.settings import count, is_number
 
@@ -25,8 +25,8 @@ __all__ = ["NoisyGradients", "SmoothGrad", "VarGrad"]
 class NoisyGradients(Baseline):
     """∇f_c(x + δ) at `samples` draws δ ~ N(0, σ²), with σ = sigma · (high - low).
 
-    domain: the range (low, high) of the inputs, each a number, one value a channel, or a tensor that broadcasts to a
-    sample. The points are not clamped to it.
+    domain: the range (low, high) of the inputs; each is a number, one value per channel, or a tensor that broadcasts to
+    a sample. The points are not clamped to it.
     """
 
     samples: int = count(100)
@@ -35,7 +35,7 @@ class NoisyGradients(Baseline):
     seed: int = count(0, least=0)
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting."""
+        """Raise InputError for invalid settings."""
         super().__post_init__()
         width = self._width()
         if not is_number(self.sigma) or self.sigma <= 0 or not bool(((width > 0) & width.isfinite()).all()):
@@ -49,9 +49,9 @@ class NoisyGradients(Baseline):
 
     @abstractmethod
     def _from_moments(self, mean: Tensor, square: Tensor) -> Tensor:
-        """The map from the means of the gradients and of their squares, both in float64."""
+        """Return the map from the means of the gradients and of their squares, both in float64."""
 
-    def _maps(self, task: Task) -> Tensor:
+    def _maps(self, task: BaselineBatch) -> Tensor:
         noise = self._noise(task.x)
         mean, square = (torch.zeros_like(task.x, dtype=torch.float64) for _ in range(2))
         for part in noise.split(task.repeats):
@@ -63,7 +63,7 @@ class NoisyGradients(Baseline):
         return self._from_moments(mean, square).to(task.x.dtype)
 
     def _noise(self, x: Tensor) -> Tensor:
-        """(samples, *shape), the same numbers on every device and in every precision."""
+        """Draw noise (samples, *shape): the same numbers on every device and in every precision."""
         generator = torch.Generator().manual_seed(self.seed)
         drawn = torch.randn(self.samples, *x.shape[1:], generator=generator, dtype=torch.float64)
         width = self._width().to("cpu", torch.float64)
@@ -74,7 +74,7 @@ class NoisyGradients(Baseline):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SmoothGrad(NoisyGradients):
-    """|mean of ∇f_c(x + δ)|: magnitudes, as Smilkov et al. 2017 show them."""
+    """|mean of ∇f_c(x + δ)| (Smilkov et al. 2017): absolute values, as in their figures."""
 
     def _from_moments(self, mean: Tensor, square: Tensor) -> Tensor:
         return mean.abs()

@@ -1,4 +1,4 @@
-"""Occlusion: how much the logit falls when a patch of the input is covered. Computed by Captum."""
+"""Occlusion (Zeiler and Fergus 2014): the drop of the logit when a patch of the input is covered, by Captum."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from proofmap.explainers.baselines.baseline import Baseline, Task
+from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.settings import count, number
 
 __all__ = ["Occlusion"]
@@ -15,10 +15,10 @@ __all__ = ["Occlusion"]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Occlusion(Baseline):
-    """f_c(x) - f_c(x with a patch at the baseline), for every variable of the patch (Zeiler and Fergus 2014).
+    """f_c(x) - f_c(x with a patch set to the baseline), for every variable of the patch (Zeiler and Fergus 2014).
 
-    Patches lie side by side: their size is their stride, a `parts`-th of each side of an image (C, H, W) or (H, W),
-    rounded down, across its channels. In a flat sample each variable is a patch.
+    Patches do not overlap. Their size and stride is 1/`parts` of each side of an image (C, H, W) or (H, W), rounded
+    down, across all channels. In a flat sample each variable is a patch.
     """
 
     differentiates: ClassVar[bool] = False
@@ -26,7 +26,7 @@ class Occlusion(Baseline):
     parts: int = count(7)
     baseline: float = number(0.0)
 
-    def _maps(self, task: Task) -> Tensor:
+    def _maps(self, task: BaselineBatch) -> Tensor:
         patch = self._patch(tuple(task.x.shape[1:]))
         cover = {"sliding_window_shapes": patch, "strides": patch, "baselines": self.baseline}
         return task.captum("Occlusion", task.x, task.target, **cover, perturbations_per_eval=task.repeats)

@@ -1,4 +1,4 @@
-"""RISE: what the logit is on average where a pixel is left, over random masks (Petsiuk et al. 2018)."""
+"""RISE (Petsiuk et al. 2018): the mean logit over random masks that keep a pixel."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.explainers.baselines.baseline import Baseline, Task
-from proofmap.explainers.baselines.masked_samples import logits_under, of_class
+from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
+from proofmap.explainers.baselines.masked_samples import logits_of_class, masked_logits
 from proofmap.settings import count, number
 
 __all__ = ["RISE"]
@@ -20,14 +20,14 @@ __all__ = ["RISE"]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class RISE(Baseline):
-    """Σ_m s(x ⊙ m) m_i / Σ_m m_i: an estimate of the score s given that pixel i is left.
+    """Σ_m s(x ⊙ m) m_i / Σ_m m_i: an estimate of the score s if pixel i is kept.
 
     Masks: `cells` x `cells` bits, each 1 with probability p, enlarged bilinearly to one cell more than the image and
-    cut out at a random place, across the channels. They are drawn once for a seed and serve every sample.
+    cropped at a random position, equal in all channels. They depend on the seed alone and serve every sample.
 
     s is the logit f_c, as in the EVA paper; with `probabilities` it is the softmax, as published. The divisor is the
-    sum of the masks that were drawn, as in the paper's library, in place of its mean, N p: a constant added to all
-    logits then changes no ranking.
+    sum of the drawn masks, as in the authors' library, instead of its mean N p. So a constant added to all logits
+    changes no ranking.
     """
 
     differentiates: ClassVar[bool] = False
@@ -38,7 +38,7 @@ class RISE(Baseline):
     probabilities: bool = False
     seed: int = count(0, least=0)
 
-    def _maps(self, task: Task) -> Tensor:
+    def _maps(self, task: BaselineBatch) -> Tensor:
         if task.x.ndim not in (3, 4):
             raise InputError(
                 f"RISE got samples of shape {tuple(task.x.shape[1:])}, expected images (C, H, W) or (H, W): "
@@ -59,21 +59,23 @@ class RISE(Baseline):
         mean = total / seen.clamp(min=torch.finfo(task.x.dtype).tiny)
         return mean.view(len(task.x), *[1] * (task.x.ndim - 3), height, width).to(task.x.dtype)
 
-    def _scores(self, task: Task, piece: slice, mask: Tensor) -> Tensor:
-        """s at some samples under each mask (m, H, W): (n, m)."""
-        logits = logits_under(task, piece, mask.view(len(mask), *[1] * (task.x.ndim - 3), *mask.shape[1:]))
-        return of_class(logits.softmax(2) if self.probabilities else logits, task.target[piece])
+    def _scores(self, task: BaselineBatch, piece: slice, mask: Tensor) -> Tensor:
+        """Return s for some samples under each mask (m, H, W): (n, m)."""
+        logits = masked_logits(task, piece, mask.view(len(mask), *[1] * (task.x.ndim - 3), *mask.shape[1:]))
+        return logits_of_class(logits.softmax(2) if self.probabilities else logits, task.target[piece])
 
     def _draw(self) -> tuple[Tensor, Tensor]:
-        """The masks' bits (M, cells, cells) and places (M, 2) in [0, 1), the same on every device."""
+        """Draw the bits (M, cells, cells) and positions (M, 2) in [0, 1) of the masks, the same on every device."""
         generator = torch.Generator().manual_seed(self.seed)
         bits = torch.rand(self.masks, self.cells, self.cells, generator=generator) < self.p
         return bits, torch.rand(self.masks, 2, generator=generator)
 
 
 def enlarge(bits: Tensor, places: Tensor, height: int, width: int) -> Tensor:
-    """Masks (M, H, W) from bits (M, s, s): bilinear, s + 1 cells of ceil(H / s) x ceil(W / s) pixels, and cut out of
-    them at a place (M, 2), a share of one cell in [0, 1).
+    """Enlarge bits (M, s, s) to masks (M, H, W): bilinear interpolation to s + 1 cells, then a crop.
+
+    A cell has ceil(H / s) x ceil(W / s) pixels. places (M, 2) is the offset of the crop, as a share of one cell in [0,
+    1).
     """
     cells = bits.shape[-1]
     tall, wide = ceil(height / cells), ceil(width / cells)

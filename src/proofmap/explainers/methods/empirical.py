@@ -1,4 +1,4 @@
-"""Empirical EVA: the overlap as far as samples reach. Nothing is proven."""
+"""EmpiricalEVA: a lower bound of the overlap from random samples of the ball."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from proofmap.verify.overlap import Overlap
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class EmpiricalEVA(Explainer):
-    """EVA with AO by samples: the largest margin at N points drawn uniformly from the ball.
+    """EVA with the overlap of random samples: the largest margin at N points drawn uniformly from the ball.
 
-    The same points serve B and every B_u, where their group is put back (common random numbers: less variance, and
-    no score comes from luck alone). A lower bound of AO, never an upper one.
+    The same points serve B and every B_u, where their group is reset to x. These common random numbers reduce the
+    variance. The result is a lower bound of AO, never an upper bound.
 
-    precision: the type of what putting a group back changes, torch.float16 or torch.bfloat16 for speed; by default that
-    of x, in which the samples of B run. Changes below 6e-5, as of a tiny ball, lose digits in float16.
+    precision: the dtype for the points of B_u, torch.float16 or torch.bfloat16 for speed; by default the dtype of x,
+    which the points of B always have. In float16, changes below 6e-5, as in a tiny ball, lose digits.
 
     >>> pm.EmpiricalEVA(model, ball, groups=cells, samples=10).explain(x).guarantee
     'sampled'

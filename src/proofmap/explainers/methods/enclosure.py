@@ -1,7 +1,7 @@
-"""Sets around the values that samples lead to behind a split, and bounds of the overlap over such a set.
+"""Boxes and zonotopes around hidden values of samples, and bounds of the overlap over these sets.
 
-A box knows nothing of how values vary together. A zonotope around the same values, {c + V'a + e} with a and e in
-boxes, keeps that along its directions V.
+A box ignores how values vary together. The zonotope {c + V'a + e}, with a and e in boxes, keeps the variation along the
+directions V.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from proofmap.execution import Sampler
 from proofmap.graph import Graph, Node
 from proofmap.graph.classes import margins
 from proofmap.inputs.family import Family
-from proofmap.runtime.memory import bytes_of, in_pieces
+from proofmap.runtime.memory import bytes_needed, run_in_chunks
 from proofmap.runtime.precision import full_precision
 from proofmap.verify.overlap import OverlapSettings, family_overlap
 
-__all__ = ["Directions", "enclose", "in_coordinates", "overlap_of_boxes", "overlap_of_zonotopes"]
+__all__ = ["PrincipalDirections", "enclose", "network_in_coordinates", "overlap_of_boxes", "overlap_of_zonotopes"]
 
 
 @dataclass(frozen=True, eq=False)
-class Directions:
-    """Values as z = c + V'a + e: a = V(z - c) along orthonormal directions, e what that leaves; one c and V a sample.
+class PrincipalDirections:
+    """Values as z = c + V'a + e: a = V(z - c) along orthonormal directions, e the rest; one c and V per sample.
 
-    Boxes around a and e enclose every z that they were taken from.
+    Boxes around a and e enclose every z that they were computed from.
     """
 
     centre: Tensor  # (n, d)
     along: Tensor  # (n, r, d)
 
     @classmethod
-    def of(cls, values: Tensor, rank: int) -> Directions:
-        """Those in which values (S, n, *inner) vary most, by their singular values: `rank` of them, or fewer values."""
+    def of(cls, values: Tensor, rank: int) -> PrincipalDirections:
+        """Return the principal directions of values (S, n, *inner), by SVD: at most `rank` of them."""
         flat = values.flatten(2).transpose(0, 1)  # (n, S, d)
         centre = flat.mean(1)
         along = torch.linalg.svd(flat - centre[:, None], full_matrices=False).Vh
         return cls(centre, along[:, :rank])
 
     def __call__(self, images: slice, values: Tensor) -> Tensor:
-        """a, e and z itself, one after the other, of values (s, images, m, *inner): (s, images, m, r + 2 d)."""
+        """Return a, e and z, concatenated, of values (s, images, m, *inner): (s, images, m, r + 2 d)."""
         along, flat = self.along[images], values.flatten(3)
         moved = flat - self.centre[images, None]
         part = moved @ along.mT
@@ -49,11 +49,11 @@ class Directions:
 
 
 def enclose(
-    sampler: Sampler, x: Tensor, mask: Tensor, delta: Tensor, groups: int, directions: Directions | None = None
+    sampler: Sampler, x: Tensor, mask: Tensor, delta: Tensor, groups: int, directions: PrincipalDirections | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The smallest and largest values (n, 1 + groups, *inner) of h at x and at the samples of every member.
+    """Return the smallest and largest values (n, 1 + groups, *inner) of h at x and at the samples of every member.
 
-    directions: those of a, e and z in place of z, (n, 1 + groups, r + 2 d).
+    directions: enclose a, e and z instead of z, (n, 1 + groups, r + 2 d).
     """
     with full_precision(x.device), torch.no_grad():
         start = sampler.at(x)
@@ -72,11 +72,11 @@ def enclose(
 
 
 def overlap_of_boxes(graph: Graph, lower: Tensor, upper: Tensor, target: Tensor, how: OverlapSettings) -> Tensor:
-    """Upper bounds (n, m) of the overlap over boxes (n, m, *shape) with target (n,), in the bytes allowed beside them.
+    """Return upper bounds (n, m) of the overlap over boxes (n, m, *shape) with target (n,).
 
-    Of one linear layer every method bounds the margins exactly; they are then had without a form for each box.
+    For a single linear layer every method bounds the margins exactly, so they are computed directly.
     """
-    layer = _only_layer(graph)
+    layer = _single_linear_layer(graph)
     with full_precision(lower.device), torch.no_grad():
         if layer is not None:
             boxes = zip(lower.flatten(2), upper.flatten(2), target, strict=True)
@@ -87,22 +87,23 @@ def overlap_of_boxes(graph: Graph, lower: Tensor, upper: Tensor, target: Tensor,
         room = how.available // 2
 
         def work(start: int, stop: int) -> None:
-            middle, radius = _centred(lows[start:stop], highs[start:stop])
+            middle, radius = _centre_and_radius(lows[start:stop], highs[start:stop])
             family = Family(middle, -radius, radius, torch.inf, radius.flatten(1).amax(1))
             value[start:stop] = family_overlap(graph, family, targets[start:stop], replace(how, available=room)).full
 
         rows = graph.classes**2  # f_c' - f_c, for every c'
         values = sum(node.size for node in graph.nodes)
-        box = bytes_of("value", rows + values, value.element_size())
-        in_pieces(len(value), room // box, work)
+        box = bytes_needed("value", rows + values, value.element_size())
+        run_in_chunks(len(value), room // box, work)
     return value.view(lower.shape[:2])
 
 
 def overlap_of_zonotopes(
-    graph: Graph, directions: Directions, lower: Tensor, upper: Tensor, target: Tensor, how: OverlapSettings
+    graph: Graph, directions: PrincipalDirections, lower: Tensor, upper: Tensor, target: Tensor, how: OverlapSettings
 ) -> Tensor:
-    """Upper bounds (n, m) over what `enclose` found with directions (n, m, r + 2 d): of each set, the smaller of those
-    over its zonotope and over its box.
+    """Return upper bounds (n, m) over the sets (n, m, r + 2 d) of `enclose`.
+
+    Each is the smaller of the bounds over the zonotope and over the box.
     """
     size, shape = graph.input.size, graph.input.shape
     least, most = (end[..., -size:].unflatten(2, shape) for end in (lower, upper))
@@ -110,16 +111,16 @@ def overlap_of_zonotopes(
     low, high = (end[..., :-size] for end in (lower, upper))
     for i, (centre, along) in enumerate(zip(directions.centre, directions.along, strict=True)):
         one = slice(i, i + 1)
-        turned = in_coordinates(graph, centre, along)
+        turned = network_in_coordinates(graph, centre, along)
         value[one] = value[one].minimum(overlap_of_boxes(turned, low[one], high[one], target[one], how))
     return value
 
 
-def in_coordinates(graph: Graph, centre: Tensor, along: Tensor) -> Graph:
-    """The network of a and e that the graph is at c + V'a + e: c (d,), V (r, d), input (r + d,)."""
+def network_in_coordinates(graph: Graph, centre: Tensor, along: Tensor) -> Graph:
+    """Return the network as a function of (a, e): the graph at c + V'a + e, with c (d,), V (r, d), input (r + d,)."""
     rank, size = along.shape
     start = Node(f"{graph.input.name}.coordinates", "input", (), (rank + size,))
-    layer = _only_layer(graph)
+    layer = _single_linear_layer(graph)
     if layer is not None and layer.weight is not None:
         weight = torch.cat([layer.weight @ along.mT, layer.weight], dim=1)
         bias = layer.weight @ centre if layer.bias is None else layer.weight @ centre + layer.bias
@@ -137,23 +138,25 @@ def in_coordinates(graph: Graph, centre: Tensor, along: Tensor) -> Graph:
     return replace(graph, nodes=(start, a, e, turned, whole, back, *graph.nodes[1:]), file=None)
 
 
-def _centred(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+def _centre_and_radius(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     return (upper + lower) / 2, (upper - lower) / 2
 
 
-def _only_layer(graph: Graph) -> Node | None:
-    """The linear layer that a graph is, of all its inputs in their order; None where it is more than that."""
+def _single_linear_layer(graph: Graph) -> Node | None:
+    """Return the only layer, if the graph is one linear layer on all its inputs in order; else None."""
     *shapes, last = graph.nodes[1:] or [graph.input]
     whole = last.op == "linear" and last.weight is not None and last.weight.shape[1] == graph.input.size
     return last if whole and len(last.shape) == 1 and all(node.op == "reshape" for node in shapes) else None
 
 
 def _largest_margin(node: Node, lower: Tensor, upper: Tensor, target: Tensor) -> Tensor:
-    """max over c' of (W_c' - W_c) z + b_c' - b_c for |z - middle| <= radius: (W_c' - W_c) middle + |W_c' - W_c| radius
-    + b_c' - b_c. Boxes (m, d) -> (m,).
+    """Return the largest margin over boxes (m, d), as (m,), for one linear layer.
+
+    max over c' of (W_c' - W_c) z + b_c' - b_c for |z - middle| <= radius is
+    (W_c' - W_c) middle + |W_c' - W_c| radius + b_c' - b_c.
     """
     assert node.weight is not None
-    middle, radius = _centred(lower, upper)
+    middle, radius = _centre_and_radius(lower, upper)
     rows = node.weight - node.weight[target]  # (classes, d)
     value = middle @ rows.mT + radius @ rows.abs().mT  # (m, classes)
     if node.bias is not None:

@@ -1,4 +1,4 @@
-"""EVA: how much of the certified worst case goes away when a group of variables may not move (CVPR 2023)."""
+"""EVA (Fel et al., CVPR 2023): the score of a group is the drop of the certified overlap when the group is frozen."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap, me
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class EVA(Explainer):
-    """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds, or what a search reached (`score_of`).
+    """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds, or lower bounds that a search reached (`score_of`).
 
-    The difference is an importance score and not itself certified; `Explanation.intervals` says between which numbers
-    the true one lies. objective: "margin", "class" or "mean", rigorous: with all roundings, by default where
-    they are known (see `pm.overlap`).
+    The difference is an importance score and not itself certified. `Explanation.intervals` bounds the true score.
+
+    objective: "margin", "class" or "mean". rigorous: cover all rounding errors, by default if their size is known (see
+    `pm.overlap`).
 
     >>> pm.EVA(model, ball, groups=cells).explain(x)
     Explanation(2 samples of (1, 28, 28), 16 groups, method='EVA', AO <= -13.39 to -10.05, guarantee='certified')
@@ -49,8 +50,10 @@ class EVA(Explainer):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TargetedEVA(Explainer):
-    """Towards one class c': φ = φ(+) - φ(-), with EVA on the two half balls δ >= 0 and δ <= 0 for the margin
-    f_c' - f_c of the predicted class c. φ > 0: adding there brings c' closer; φ < 0: removing does.
+    """EVA towards one class c': φ = φ(+) - φ(-), with EVA on the two half balls δ >= 0 and δ <= 0.
+
+    Both use the margin f_c' - f_c of the predicted class c. φ > 0: adding in the group moves towards c'; φ < 0:
+    removing does.
 
     >>> pm.TargetedEVA(model, ball, groups=cells).explain(x, target=9).signed
     True
@@ -64,7 +67,7 @@ class TargetedEVA(Explainer):
     rigorous: bool | None = flag()
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting."""
+        """Raise InputError for invalid settings."""
         super().__post_init__()
         if self.ball is not None and self.ball.half is not None:
             raise InputError(
@@ -72,15 +75,15 @@ class TargetedEVA(Explainer):
             )
 
     def explain(self, x: Samples, target: Target = None) -> Explanation:
-        """Explain what would make each sample of x (N, *shape) a `target`; one class, or one for each sample."""
+        """Explain the changes that move each sample of x (N, *shape) to `target`: one class, or one per sample."""
         if target is None:
             raise InputError("TargetedEVA needs a target, the class to move to: give one, or call explain_all(x)")
         return super().explain(x, target)
 
     def explain_all(self, x: Samples) -> Explanation:
-        """Every class of every sample: N · classes explanations, sample by sample; `.atlas()` draws them as a table.
+        """Explain every class of every sample: N · classes explanations, ordered by sample; `.atlas()` draws a table.
 
-        Towards its own class a sample's scores are zero.
+        Towards its own class, a sample's scores are zero.
         """
         x = as_samples(x, self.model)
         graph = as_graph(self.model, x)

@@ -1,11 +1,11 @@
-"""Greedy-AS and Greedy-AO: groups chosen step by step, by what attacks on random subsets of them reach.
+"""Greedy-AS and Greedy-AO: groups are chosen step by step, by attacks on random subsets of the groups.
 
-Hsieh et al. 2021, "Evaluations and methods for explanation through robustness analysis"; Greedy-AO is the EVA paper's
-variant. With S the groups chosen so far and v random subsets of the others, each as likely in as out,
+Hsieh et al. 2021, "Evaluations and methods for explanation through robustness analysis"; Greedy-AO is the variant of
+the EVA paper. With S the groups chosen so far and v random subsets of the others (each group with probability 1/2),
 
     w, c = argmin over w, c of Σ_v (w·1_v + c - value(S ∪ v))²,
 
-and the groups with the best w join S, a tenth of all at a time, until all are in.
+and the groups with the largest w join S, a tenth of all groups per step, until all are in S.
 """
 
 from __future__ import annotations
@@ -30,17 +30,20 @@ from proofmap.runtime.progress import report
 from proofmap.settings import count, number
 from proofmap.verify.overlap import Overlap
 
-_RIDGE = 1e-8  # of the mean variance: decides only what the subsets leave open, and there for the smallest weights
+_RIDGE = 1e-8  # relative to the mean variance: selects the smallest weights if the fit is underdetermined
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Greedy(Explainer):
-    """Ranks the groups by a regression of a value on random subsets; the value is found by attacks, nothing is proven.
+    """Ranks the groups by a regression of attack values on random subsets. Nothing is proven.
 
-    A group's score is the share of groups that rank no higher, from 1 down to 1 / G: first by the step in which it
-    was chosen, then by its weight there. step: the share of the groups chosen at a time. subsets: drawn in each step;
-    with fewer than groups the regression is underdetermined. attack_steps: gradient steps of an attack. attacks: how
-    many run at once, which bounds the memory. The overlap is the largest that the attacks reached on B and each B_u.
+    A group's score is the share of groups that rank no higher, from 1 down to 1 / G. Groups are ranked by the step in
+    which they were chosen, then by their weight. The overlap is the largest value that attacks reached on B and each
+    B_u.
+
+    step: the share of the groups chosen per step. subsets: random subsets per step; with fewer subsets than groups the
+    regression is underdetermined. attack_steps: gradient steps of an attack. attacks: the number of attacks per pass,
+    which limits the memory.
     """
 
     guarantee: ClassVar[Guarantee] = "none"
@@ -58,11 +61,11 @@ class Greedy(Explainer):
 
     @abstractmethod
     def _family(self, task: Task) -> Family:
-        """The balls in which the value looks for adversaries."""
+        """Return the balls in which the attacks search."""
 
     @abstractmethod
     def _value(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
-        """The value of the variables that may move in each ball: (rows,), larger is better."""
+        """Return the value of the variables that may move in each ball: (rows,), larger is better."""
 
     def _measure(self, task: Task) -> Measured:
         mask = task.mask.expand_as(task.x)
@@ -73,14 +76,14 @@ class Greedy(Explainer):
         return Measured(scores, self._overlap(task, mask))
 
     def _rank(self, task: Task, mask: Tensor) -> Tensor:
-        """The groups of each sample, the most important first: (n, G)."""
+        """Return the groups of each sample, the most important first: (n, G)."""
         family = self._family(task)
         samples, count = len(task.x), int(mask.max()) + 1
         stride = ceil(self.step * count - 1e-9)  # 0.1 · 30 is a little more than 3
         present = torch.zeros(samples, count, dtype=torch.bool, device=task.x.device)
         present.scatter_(1, mask.flatten(1), True)
         weight = torch.zeros(samples, count, dtype=torch.float64, device=task.x.device)
-        when = torch.full_like(weight, -1.0)  # steps left when a group is chosen; absent groups come last
+        when = torch.full_like(weight, -1.0)  # steps left when a group is chosen; -1: absent
         steps = range(ceil(count / stride), 0, -1)
         for left in steps:
             report(1 - left / len(steps), f"step {len(steps) - left + 1} of {len(steps)}")
@@ -97,7 +100,7 @@ class Greedy(Explainer):
         return by_weight.gather(1, by_step)
 
     def _values(self, task: Task, family: Family, mask: Tensor, moving: Tensor) -> Iterator[Tensor]:
-        """The value of each row of moving (n, M, G), some rows at a time."""
+        """Yield the values of the rows of moving (n, M, G), some rows at a time."""
         count, subsets, _ = moving.shape
         owner = torch.arange(count, device=mask.device).repeat_interleave(subsets)
         for rows, samples in zip(moving.flatten(0, 1).split(self.attacks), owner.split(self.attacks), strict=True):
@@ -113,13 +116,13 @@ class Greedy(Explainer):
         ]
         value = torch.cat(overlaps).view(family.count, family.members)
         nominal = attack(task.graph, Ball(0.0).at(task.x), task.target, steps=1)[0]
-        # B holds every B_u, and what was found there
+        # B contains every B_u and the points found there
         return Overlap(value.amax(1), value[:, 1:].contiguous(), nominal, task.target, certified=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class GreedyAO(Greedy):
-    """Greedy-AO: the value of a set of groups is the overlap that an attack reaches when only these may move.
+    """Greedy-AO: the value of a set of groups is the overlap that an attack reaches if only these groups may move.
 
     >>> pm.GreedyAO(model, ball, groups=pm.groups.grid(2), subsets=4, step=0.5).explain(x[:1]).scores.shape
     torch.Size([1, 4])
@@ -134,11 +137,11 @@ class GreedyAO(Greedy):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class GreedyAS(Greedy):
-    """Greedy-AS: the value of a set of groups is the distance to the nearest adversary when only these may move.
+    """Greedy-AS: the value of a set of groups is the distance to the nearest adversary if only these groups may move.
 
-    The ball gives the norm, the domain and the half; its radius counts for the reported overlap alone. Adversaries are
-    sought up to the distance `largest`, which also stands for those that were not found. rounds: attacks that narrow
-    a distance once an adversary is known.
+    The ball gives the norm, the domain and the half; its radius is used for the reported overlap only. largest:
+    adversaries are searched up to this distance, which is also the value if none is found. rounds: attacks that reduce
+    the distance after an adversary is found.
 
     >>> pm.GreedyAS(model, ball, groups=pm.groups.grid(2), subsets=4, step=0.5).explain(x[:1]).scores.shape
     torch.Size([1, 4])
@@ -156,9 +159,10 @@ class GreedyAS(Greedy):
 
 
 def regress(member: Tensor, value: Tensor) -> Tensor:
-    """The weights w (n, G) of the least squares fit value ≈ w·1_v + c: member (n, M, G) bool, value (n, M).
+    """Return the weights w (n, G) of the least squares fit value ≈ w·1_v + c, for member (n, M, G) bool, value (n, M).
 
-    Where the subsets leave weights open, the smallest that fit; 0 for a group that is in all subsets or in none.
+    If the subsets do not determine the weights, the smallest ones are returned; 0 for a group that is in all subsets or
+    in none.
     """
     design = member.double()
     design = design - design.mean(1, keepdim=True)  # takes c out

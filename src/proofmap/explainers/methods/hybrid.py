@@ -1,4 +1,4 @@
-"""Hybrid EVA: samples through the first part of a network, bounds through the rest. Not certified."""
+"""HybridEVA: random samples through the first part of a network, bounds through the rest. Not certified."""
 
 from __future__ import annotations
 
@@ -9,39 +9,41 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.attack.pgd import climbs, margin
+from proofmap.attack.pgd import margin, run_pgd_starts
 from proofmap.bounds import Method
 from proofmap.errors import InputError
 from proofmap.execution import Sampler, check_precision
 from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Guarantee
-from proofmap.explainers.methods.enclosure import Directions, enclose, overlap_of_boxes, overlap_of_zonotopes
+from proofmap.explainers.methods.enclosure import PrincipalDirections, enclose, overlap_of_boxes, overlap_of_zonotopes
 from proofmap.graph import Graph, bounded
 from proofmap.graph.classes import margins
 from proofmap.graph.opaque import differentiable
 from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.inputs.ball import Ball
-from proofmap.runtime.memory import budget, bytes_of, in_pieces
+from proofmap.runtime.memory import budget, bytes_needed, run_in_chunks
 from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part
 from proofmap.settings import count, setting
 from proofmap.storage.records import JSON
 from proofmap.verify.overlap import Overlap, OverlapSettings, method_of
 
-_STEPS = 4  # of a sample that climbs
+_CLIMB_STEPS = 4  # gradient steps of an attacked sample
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class HybridEVA(Explainer):
-    """f = g∘h: h is enclosed by the smallest and largest values at N samples of the ball, and g is bounded over that
-    box. The box may miss what no sample reached, so the overlap is an estimate.
+    """f = g∘h: a box encloses the values of h at N samples of the ball, and g is bounded over that box.
 
-    split: the name of the module or node where h ends. The same samples serve B and every B_u; x itself is one more.
-    rank: the box is cut by a zonotope of so many directions, those in which the samples of B vary most; its bounds are
-    never looser. They fit B better than any B_u: for scores keep the box, rank 0. attacked: samples beyond the N, each
-    climbed to an adversary in a few steps from where it was drawn.
-    precision: the type of what putting a group back changes, torch.float16 or torch.bfloat16 for speed; by default that
-    of x, in which the samples of B run. Changes below 6e-5, as of a tiny ball, lose digits in float16.
+    The box may miss values that no sample reached, so the overlap is an estimate. The same samples serve B and every
+    B_u; x itself is one more.
+
+    split: the name of the module or node at the end of h. rank: intersect the box with a zonotope along the `rank`
+    principal directions of the samples of B. Its bounds are never looser. The directions fit B better than any B_u, so
+    use rank 0 for scores. attacked: additional samples, each moved to an adversary by a few gradient steps.
+
+    precision: the dtype for the points of B_u, torch.float16 or torch.bfloat16 for speed; by default the dtype of x,
+    which the points of B always have. In float16, changes below 6e-5, as in a tiny ball, lose digits.
 
     >>> pm.HybridEVA(model, ball, groups=cells, split="2", samples=10).explain(x).guarantee
     'none'
@@ -58,7 +60,7 @@ class HybridEVA(Explainer):
     seed: int = count(0, least=0)
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting."""
+        """Raise InputError for invalid settings."""
         if not isinstance(self.split, str):
             raise InputError(f"got split={self.split!r}, expected the name of a module or node, such as 'features.29'")
         super().__post_init__()
@@ -70,7 +72,7 @@ class HybridEVA(Explainer):
             differentiable(graph, "HybridEVA with attacked samples")
 
     def _record(self, ball: Ball, graph: Graph, rigorous: bool) -> dict[str, JSON]:
-        """Without what a box by chance alone does not use: the record that it always had."""
+        """Return the record without `rank` and `attacked` if they are 0, as records of older versions."""
         record = super()._record(ball, graph, rigorous)
         return {name: value for name, value in record.items() if name not in ("rank", "attacked") or value}
 
@@ -78,20 +80,20 @@ class HybridEVA(Explainer):
         head, tail = cut(task.graph, self.split)
         family = task.family
         available = budget(self.memory, task.x.device)
-        delta = self._points(task, available)
+        delta = self._sample_deltas(task, available)
         sampler = Sampler(head, self.precision, available)
         value = task.x.new_empty(len(task.x), family.members)
         wide = 2 * tail.input.size + self.rank if self.rank else tail.input.size
-        boxes = available // 2 // bytes_of("box", wide, task.x.element_size())
+        boxes = available // 2 // bytes_needed("box", wide, task.x.element_size())
         how = OverlapSettings(method_of(self.bounds), available // 2)
 
         def images(start: int, stop: int) -> None:
             piece = slice(start, stop)
             mask = task.mask if len(task.mask) == 1 else task.mask[piece]
-            directions = self._directions(sampler, task.x[piece], delta[:, piece])
+            directions = self._principal_directions(sampler, task.x[piece], delta[:, piece])
 
             def groups(first: int, last: int) -> None:
-                part_mask, count = _mask_of(mask, first, last, family.groups)
+                part_mask, count = _mask_of_groups(mask, first, last, family.groups)
                 with part(0.0, 0.5):
                     ends = enclose(sampler, task.x[piece], part_mask, delta[:, piece], count, directions)
                 lower, upper = (end[:, : 1 + last - first] for end in ends)
@@ -103,15 +105,15 @@ class HybridEVA(Explainer):
                 value[piece, 0] = bounds[:, 0]
                 value[piece, 1 + first : 1 + last] = bounds[:, 1:]
 
-            in_pieces(family.groups, boxes - 2, groups)
+            run_in_chunks(family.groups, boxes - 2, groups)
 
-        in_pieces(len(task.x), boxes // family.members, images)
+        run_in_chunks(len(task.x), boxes // family.members, images)
         with full_precision(task.x.device), torch.no_grad():
             nominal = margins(task.graph(task.x).flatten(1), task.target)
         return Measured.of(Overlap.estimated(value, nominal, task.target))
 
-    def _points(self, task: Task, available: int) -> Tensor:
-        """The samples δ of B: by chance, then those that climbed; (S, n, *shape)."""
+    def _sample_deltas(self, task: Task, available: int) -> Tensor:
+        """Return the samples δ of B, (S, n, *shape): random ones, then the attacked ones."""
         drawn = task.family.sample(self.samples, task.generator)
         if not self.attacked:
             return drawn
@@ -120,23 +122,23 @@ class HybridEVA(Explainer):
         def work(start: int, stop: int) -> None:
             chosen = torch.arange(start, stop, device=task.x.device)
             value = partial(margin, task.graph, target=task.target[chosen])
-            ways = climbs(value, task.family.pick(chosen), _STEPS, self.attacked, task.generator)
+            ways = run_pgd_starts(value, task.family.pick(chosen), _CLIMB_STEPS, self.attacked, task.generator)
             climbed[:, start:stop] = torch.stack([at for _, at in ways])
 
-        kept = sum(node.size for node in task.graph.nodes)  # by the gradient
-        in_pieces(len(task.x), available // bytes_of("value", kept, task.x.element_size()), work)
+        kept = sum(node.size for node in task.graph.nodes)  # values that the gradient keeps
+        run_in_chunks(len(task.x), available // bytes_needed("value", kept, task.x.element_size()), work)
         return torch.cat([drawn, climbed])
 
-    def _directions(self, sampler: Sampler, x: Tensor, delta: Tensor) -> Directions | None:
-        """Of the samples of B; None where a box will do."""
+    def _principal_directions(self, sampler: Sampler, x: Tensor, delta: Tensor) -> PrincipalDirections | None:
+        """Return the principal directions of the samples of B; None for a plain box."""
         if not self.rank:
             return None
         with full_precision(x.device), torch.no_grad():
-            return Directions.of(torch.stack([sampler.at(x + one) for one in delta]), self.rank)
+            return PrincipalDirections.of(torch.stack([sampler.at(x + one) for one in delta]), self.rank)
 
 
-def _mask_of(mask: Tensor, first: int, last: int, groups: int) -> tuple[Tensor, int]:
-    """A mask of the groups from `first` up to `last` alone, all others as one more behind them; and how many it has."""
+def _mask_of_groups(mask: Tensor, first: int, last: int, groups: int) -> tuple[Tensor, int]:
+    """Return a mask with the groups from `first` to `last` and one group of all others, and its number of groups."""
     count = last - first
     if count == groups:
         return mask, groups

@@ -1,4 +1,4 @@
-"""Smooth EVA: what carries the evidence over a large ball. A mean of tangents, with its standard error."""
+"""SmoothEVA: the first-order overlap averaged over a large ball, with standard errors (cf. SmoothGrad)."""
 
 from __future__ import annotations
 
@@ -12,42 +12,41 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Guarantee
-from proofmap.explainers.tangent import Objective, at_once, slopes
+from proofmap.explainers.objective_gradients import Objective, gradients_per_pass, value_and_gradient
 from proofmap.graph import Graph
 from proofmap.graph.opaque import differentiable
 from proofmap.inputs.ball import Ball
-from proofmap.runtime.memory import in_pieces
+from proofmap.runtime.memory import run_in_chunks
 from proofmap.settings import check_count, choice, count, setting
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["Mean", "Radii", "SmoothEVA", "drawn", "offsets", "paired", "smooth"]
+__all__ = ["PairedMean", "Radii", "SmoothEVA", "draw_offsets", "draw_unit_points", "paired_count", "smooth_scores"]
 
-Radii = Literal["one", "all"]  # of the balls that points are drawn from
-
-
-def paired(default: int) -> Any:
-    """A field that is a number of points drawn in pairs: two pairs at least, for an error."""
-    return setting(default, _check_pairs)
+Radii = Literal["one", "all"]  # the radii of the balls for random points
 
 
-def _check_pairs(said: str, got: Any) -> None:
+def paired_count(default: int) -> Any:
+    """Return a field for an even number of points, at least four: standard errors need two pairs."""
+    return setting(default, _check_even_count)
+
+
+def _check_even_count(said: str, got: Any) -> None:
     check_count(said, got, least=4)
     if got % 2:
-        raise InputError(f"{said}={got}, expected an even number: points are drawn in pairs")
+        raise InputError(f"{said}={got}, expected an even number: points are draw_unit_points in pairs")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SmoothEVA(Explainer):
-    """T(u) = mean over points z of the ball of max <g(z), δ> - max with δ_u = 0 of <g(z), δ>, g the gradient of the
-    objective and δ whatever the domain leaves: low - x <= δ <= high - x. Without a domain δ is in the ball.
+    """T(u) = mean over points z of the ball of (max <g(z), δ> - max with δ_u = 0 of <g(z), δ>).
 
-    That is the first-order overlap of a group, averaged over a ball that may be large. `samples` points are drawn
-    uniformly, in pairs on opposite sides of the middle: from the ball without its domain, and led back to the domain;
-    from a relative ball as it is.
-    `Explanation.errors` has the standard errors of the means. Nothing is proven; the overlap is the largest objective
-    that was met at those points.
+    g is the gradient of the objective. δ may be any change that the domain allows: low - x <= δ <= high - x. Without a
+    domain, δ is in the ball. So T is the first-order overlap of a group, averaged over a ball that may be large.
+    `samples` points are drawn uniformly, in pairs on opposite sides of the centre, from the ball without its domain,
+    and clamped to the domain; from a relative ball directly. `Explanation.errors` has the standard errors of the means.
+    Nothing is proven; the overlap is the largest objective at these points.
 
-    radii: "one", that of the ball, or "all": every pair has a radius of its own, drawn uniformly from 0 to that.
+    radii: "one", the radius of the ball, or "all": every pair has a random radius, uniform from 0 to that of the ball.
     objective: "margin", "class", "mean" (see `pm.overlap`) or "log-softmax", -log of the class's probability.
 
     >>> found = pm.SmoothEVA(model, pm.Ball(0.35, domain=(0.0, 1.0)), groups=cells).explain(x)
@@ -57,7 +56,7 @@ class SmoothEVA(Explainer):
 
     guarantee: ClassVar[Guarantee] = "sampled"
 
-    samples: int = paired(50)
+    samples: int = paired_count(50)
     radii: Radii = choice("one", Radii)
     objective: Objective = choice("class", Objective)
     seed: int = count(0, least=0)
@@ -67,17 +66,19 @@ class SmoothEVA(Explainer):
         differentiable(graph, type(self).__name__)
 
     def _measure(self, task: Task) -> Measured:
-        return smooth(task, self.samples, self.radii, self.objective, self.seed, self.memory)
+        return smooth_scores(task, self.samples, self.radii, self.objective, self.seed, self.memory)
 
 
-def smooth(task: Task, samples: int, radii: Radii, objective: Objective, seed: int, memory: int | None) -> Measured:
-    """T of some samples, its standard errors, and the largest objective that was met."""
+def smooth_scores(
+    task: Task, samples: int, radii: Radii, objective: Objective, seed: int, memory: int | None
+) -> Measured:
+    """Return T for a batch, its standard errors, and the largest objective at the points."""
     count, device, pairs = len(task.x), task.x.device, samples // 2
-    offset, family = offsets(task.ball, task.x, samples, radii, seed), task.ball.at(task.x)
+    offset, family = draw_offsets(task.ball, task.x, samples, radii, seed), task.ball.at(task.x)
     room = task.ball.room(task.x.double(), task.mask.expand_as(task.x))  # differences of sums: in float64
-    best = slopes(task.graph, task.x, task.target, objective)[0]
+    best = value_and_gradient(task.graph, task.x, task.target, objective)[0]
     nominal = best.clone()
-    mean = Mean(count, pairs, room.groups, device)
+    mean = PairedMean(count, pairs, room.groups, device)
 
     def work(start: int, stop: int) -> None:
         index = torch.arange(start, stop, device=device)
@@ -85,59 +86,58 @@ def smooth(task: Task, samples: int, radii: Radii, objective: Objective, seed: i
         owner = one.repeat(2)
         delta = offset(owner, torch.cat([pair, pair + pairs]))
         points = task.x[owner] + delta.clamp(family.lower[owner], family.upper[owner])
-        value, slope = slopes(task.graph, points, task.target[owner], objective)
+        value, slope = value_and_gradient(task.graph, points, task.target[owner], objective)
         best.scatter_reduce_(0, owner, value, "amax")
         reach = room.concretise(slope.double(), owner)  # (k, 1 + G)
         mean.add(one, reach[:, :1] - reach[:, 1:])
 
-    in_pieces(count * pairs, at_once(task.graph, task.x, memory) // 2, work)
+    run_in_chunks(count * pairs, gradients_per_pass(task.graph, task.x, memory) // 2, work)
     frozen = nominal[:, None].expand(-1, room.groups).contiguous()  # x itself lies in every B_u
     overlap = Overlap(best, frozen, nominal, task.target, certified=False)
     return Measured(mean.value.to(task.x.dtype), overlap, errors=mean.errors.to(task.x.dtype))
 
 
-class Mean:
-    """The mean over pairs of points of what each group has, (n, G), and its standard error, as pairs come in."""
+class PairedMean:
+    """The running mean (n, G) over pairs of points, and its standard error."""
 
     value: Tensor
 
     def __init__(self, count: int, pairs: int, groups: int, device: torch.device) -> None:
-        """Nothing is in yet."""
+        """Begin with no pairs."""
         self.pairs = pairs
         self.value, self._square = (torch.zeros(count, groups, dtype=torch.float64, device=device) for _ in range(2))
 
     def add(self, owner: Tensor, scores: Tensor) -> None:
-        """Of k pairs, of samples `owner` (k,), what the first of each have and then the second: (2 k, G)."""
+        """Add k pairs of the samples `owner` (k,): scores (2 k, G), first points before second points."""
         each = scores.view(2, len(owner), -1).mean(0)  # pairs are independent, points are not
         self.value.index_add_(0, owner, each / self.pairs)
         self._square.index_add_(0, owner, each.square() / self.pairs)
 
     @property
     def errors(self) -> Tensor:
-        """The standard errors, once all pairs are in."""
+        """The standard errors, after all pairs were added."""
         spread = (self._square - self.value.square()).clamp(min=0) * (self.pairs / (self.pairs - 1))
         return (spread / self.pairs).sqrt()
 
 
-def offsets(ball: Ball, x: Tensor, samples: int, radii: Radii, seed: int) -> Callable[[Tensor, Tensor], Tensor]:
-    """(samples (k,), which of their points (k,)) -> δ (k, *shape) in the ball without its domain."""
+def draw_offsets(ball: Ball, x: Tensor, samples: int, radii: Radii, seed: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a function (samples (k,), point indices (k,)) -> δ (k, *shape) in the ball without its domain."""
     size = torch.ones(samples // 2, dtype=torch.float64)
     if radii == "all":
         size = torch.rand(samples // 2, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)
-    size = size.repeat(2).to(x).view(-1, *[1] * (x.ndim - 1))  # the same for both of a pair
-    if ball.relative:  # a box that x lies anywhere in
-        box, share = ball.at(x), (drawn(Ball(1.0), x, samples, seed) + 1) / 2
+    size = size.repeat(2).to(x).view(-1, *[1] * (x.ndim - 1))  # the same for both points of a pair
+    if ball.relative:  # a box in which x is not the centre
+        box, share = ball.at(x), (draw_unit_points(Ball(1.0), x, samples, seed) + 1) / 2
         return lambda owner, k: size[k] * torch.lerp(box.lower[owner], box.upper[owner], share[k])
-    free, unit = replace(ball, domain=None).at(x), size * drawn(ball, x, samples, seed)
+    free, unit = replace(ball, domain=None).at(x), size * draw_unit_points(ball, x, samples, seed)
     return lambda owner, k: unit[k] * torch.where(unit[k] > 0, free.upper[owner], -free.lower[owner])
 
 
-def drawn(ball: Ball, x: Tensor, samples: int, seed: int) -> Tensor:
-    """Points (samples, *shape) drawn uniformly from the ball of radius 1, without its domain: the same numbers for
-    every sample, on every device and in every precision.
+def draw_unit_points(ball: Ball, x: Tensor, samples: int, seed: int) -> Tensor:
+    """Draw points (samples, *shape) uniformly from the unit ball without a domain.
 
-    The second half of them are opposite to the first, which makes means less noisy at the same cost; where the ball is
-    a half itself, they are drawn as well.
+    The numbers are the same for every sample, device and precision. The second half of the points is opposite to the
+    first, which reduces the variance of means at no cost. In a half ball, the second half is drawn too.
     """
     around = Ball(1.0, ball.norm, half=ball.half).at(torch.zeros(1, *x.shape[1:], dtype=torch.float64))
     generator = torch.Generator().manual_seed(seed)

@@ -1,6 +1,6 @@
-"""Upper confidence bounds of means of values in [0, 1], by betting (Waudby-Smith and Ramdas 2023).
+"""Upper confidence bounds of means in [0, 1], by betting (Waudby-Smith and Ramdas 2023).
 
-Nothing is asked of the values but independence and the range: no normal approximation, no variance that is known.
+The values must be independent and in [0, 1]. No normal approximation and no known variance is needed.
 """
 
 from __future__ import annotations
@@ -8,30 +8,31 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["stakes", "upper_mean"]
+__all__ = ["bet_sizes", "upper_confidence_bound"]
 
-_HALVINGS = 30  # of [0, 1]: what they leave, 1e-9, is on the safe side
+_BISECTIONS = 30  # of [0, 1]: the remaining interval of 1e-9 is rounded upwards
 
 
-def stakes(trial: Tensor, odds: float, count: int) -> Tensor:
-    """How much to bet on each column of `count` values to come, (n, G) -> (G,): within [0, 1], from other values alone.
+def bet_sizes(trial: Tensor, odds: float, count: int) -> Tensor:
+    """Return the bet λ in [0, 1] for each column of `count` future values, from other values: (n, G) -> (G,).
 
-    λ = x / (v + x), with v the variance and x = sqrt(2 v log(1/α) / count) + log(1/α) / count about what the bound will
-    be above the mean, is near the best bet, which for yes and no is x / (m (1 - m)); any other λ is as sound.
+    λ = x / (v + x), with the variance v and x = sqrt(2 v log(1/α) / count) + log(1/α) / count, about the distance of
+    the bound from the mean, is close to the best bet. For 0/1 values that is x / (m (1 - m)). Any other λ is equally
+    sound.
     """
     spread = trial.var(0)
     above = (2 * spread * odds / count).sqrt() + odds / count
     return above / (spread + above)
 
 
-def upper_mean(values: Tensor, stake: Tensor, odds: float) -> Tensor:
-    """Numbers (G,) that the means of the columns (n, G) exceed with probability α = exp(-odds) each, at most.
+def upper_confidence_bound(values: Tensor, stake: Tensor, odds: float) -> Tensor:
+    """Return bounds (G,) that the means of the columns (n, G) exceed with probability at most α = exp(-odds) each.
 
     K(m) = Π over i of (1 + λ (m - X_i)), with λ in [0, 1] and X_i <= 1, is never negative and has a mean of at most 1
-    if E X >= m. So P(K(EX) >= 1/α) <= α (Markov), and K rises with m: the bound is where it gets to 1/α, or 1.
+    if E X >= m. So P(K(EX) >= 1/α) <= α (Markov), and K increases with m: the bound is the m with K(m) = 1/α, or 1.
     """
     low, high = torch.zeros_like(stake), torch.ones_like(stake)
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         won = torch.log1p(stake * (middle - values)).sum(0) >= odds
         low, high = torch.where(won, low, middle), torch.where(won, middle, high)

@@ -1,4 +1,4 @@
-"""Noisy copies of one input: what a network answers at them, and their noise along one direction of each group."""
+"""Noisy copies of one input (randomised smoothing): the network's answers, and the noise along one axis per group."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from torch.nn.functional import softmax
 from proofmap.execution import base_elements
 from proofmap.graph import Graph
 from proofmap.graph.classes import margins
-from proofmap.runtime.memory import bytes_of, in_pieces, piece_of
+from proofmap.runtime.memory import bytes_needed, chunk_bytes, run_in_chunks
 
-__all__ = ["Copies", "Directions"]
+__all__ = ["GroupDirections", "NoisyCopies"]
 
-_HELD = 4  # copies of the noise itself: drawn, scaled, added, along its directions
+_NOISE_TENSORS = 4  # tensors of the size of the noise: drawn, scaled, added, projected
 
 
 @dataclass(frozen=True, eq=False)
-class Directions:
-    """One of length 1 within each group of variables, all in one (d,), and how much the mean answer rises along it."""
+class GroupDirections:
+    """A unit vector within each group of variables, all in one (d,), and the slope of the mean answer along it."""
 
     unit: Tensor
     rise: Tensor  # (G,) float64
 
     def scaled(self, answers: Tensor, along: Tensor) -> Tensor:
-        """The rises times one factor that fits what was asked of other copies: E[h t], (G,)."""
+        """Return the slopes times one factor, fitted to E[h t] of other copies: (G,)."""
         met = ((answers - answers.mean())[:, None] * along).mean(0)
         return (met @ self.rise / self.rise.square().sum().clamp(min=1e-300)).clamp(min=0) * self.rise
 
 
 @dataclass(frozen=True, eq=False)
-class Copies:
-    """Copies x + σξ of one input, asked whether the network fails to put class c strictly first at them."""
+class NoisyCopies:
+    """Copies x + σξ of one input. The answer h is 1 if the network does not put class c strictly first."""
 
     graph: Graph
     x: Tensor  # (*shape)
@@ -44,8 +44,11 @@ class Copies:
     sigma: float
     room: int  # bytes
 
-    def directions(self, noise: Iterable[Tensor]) -> Directions:
-        """Those of the mean gradient of 1 - softmax_c, by Stein's identity what the noise moves the mean by most."""
+    def directions(self, noise: Iterable[Tensor]) -> GroupDirections:
+        """Return the directions of the mean gradient of 1 - softmax_c.
+
+        By Stein's identity, the noise changes the mean most along these directions.
+        """
         total, seen = torch.zeros_like(self.x, dtype=torch.float64), 0
         elements = sum(node.size + node.inside for node in self.graph.nodes)
         for block in noise:
@@ -57,16 +60,18 @@ class Copies:
                     (slope,) = torch.autograd.grad(other.sum(), points)
                 total.add_(slope.double().sum(0).nan_to_num(0.0, 0.0, 0.0))
 
-            in_pieces(len(block), self._piece(bytes_of("gradient", elements, self.x.element_size())), work)
+            run_in_chunks(
+                len(block), self._copies_per_pass(bytes_needed("gradient", elements, self.x.element_size())), work
+            )
             seen += len(block)
         slope = self.sigma * total.flatten() / seen
         size = torch.zeros(self.groups, dtype=slope.dtype, device=slope.device)
         size = size.index_add(0, self.mask, slope.square()).sqrt()
         unit = slope / size.clamp(min=1e-300)[self.mask]
-        return Directions(unit.to(self.x.dtype), size)
+        return GroupDirections(unit.to(self.x.dtype), size)
 
-    def ask(self, noise: Iterable[Tensor], directions: Directions) -> tuple[Tensor, Tensor]:
-        """Answers h (n,), 1 where c is not strictly first or nothing is, and noise t along each direction (n, G)."""
+    def ask(self, noise: Iterable[Tensor], directions: GroupDirections) -> tuple[Tensor, Tensor]:
+        """Return the answers h (n,) and the noise t along each direction (n, G). NaN logits count as h = 1."""
         answers, along = [], []
         for block in noise:
             found = torch.empty(len(block), dtype=torch.float64, device=block.device)
@@ -76,14 +81,16 @@ class Copies:
                 found[start:stop] = (~(margins(logits, self.target) < 0)).double()
 
             with torch.no_grad():
-                in_pieces(len(block), self._piece(self.x.element_size() * base_elements(self.graph, ())), work)
+                run_in_chunks(
+                    len(block), self._copies_per_pass(self.x.element_size() * base_elements(self.graph, ())), work
+                )
             parts = block.flatten(1) * directions.unit
             each = torch.zeros(len(block), self.groups, dtype=parts.dtype, device=parts.device)
             answers.append(found)
             along.append(each.index_add(1, self.mask, parts))
         return torch.cat(answers), torch.cat(along).double()
 
-    def _piece(self, each: int) -> int:
-        """How many copies to run at a time."""
-        held = _HELD * self.x.numel() * self.x.element_size()
-        return piece_of(self.room, self.x.device) // (each + held)
+    def _copies_per_pass(self, each: int) -> int:
+        """Return how many copies fit into the memory at once."""
+        held = _NOISE_TENSORS * self.x.numel() * self.x.element_size()
+        return chunk_bytes(self.room, self.x.device) // (each + held)

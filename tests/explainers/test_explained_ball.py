@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.errors import InputError, ProofmapWarning
 from proofmap.explainers import Explainer
-from proofmap.registry import METHODS
+from proofmap.registry import EXPLAINER_ENTRIES
 from tests.foreign import graph_of
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ X = 3 * torch.rand(4, 3, generator=torch.Generator().manual_seed(0)) - 1
 RANGE = (float(X.min()), float(X.max()))
 GROUPS = torch.tensor([0, 0, 1])
 NEEDED: dict[str, Any] = {"hybrid": {"split": "1"}}
-TAKEN = [name for name, method in METHODS.items() if method.ball and name != "probable"]
+TAKEN = [name for name, method in EXPLAINER_ENTRIES.items() if method.ball and name != "probable"]
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +34,12 @@ def graph() -> pm.Graph:
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_it_is_the_proven_radius_in_the_range_of_the_samples(name: str, graph: pm.Graph) -> None:
-    explainer: Explainer = METHODS[name].kind(graph, groups=GROUPS, progress=False, **NEEDED.get(name, {}))
+    explainer: Explainer = EXPLAINER_ENTRIES[name].kind(graph, groups=GROUPS, progress=False, **NEEDED.get(name, {}))
     target = 1 if explainer.signed else None
     low, high = RANGE
     said = (
-        rf"^{type(explainer).__name__} got no ball, and took each sample's proven radius, pm\.Ball\('auto'\), in the "
-        rf"range of x as its domain, {low:g} to {high:g}: state "
+        rf"^{type(explainer).__name__} got no ball and uses each sample's proven radius, pm\.Ball\('auto'\), with the "
+        rf"range of x as its domain, {low:g} to {high:g}: give the ball "
     )
     with pytest.warns(ProofmapWarning, match=said) as seen:
         found = explainer.explain(X, target)
@@ -74,7 +74,7 @@ def test_captums_call_takes_it_too(call: Callable[[Tensor], Any], graph: pm.Grap
 
 def test_samples_of_one_value_have_no_range(graph: pm.Graph) -> None:
     x = torch.full((2, 3), 0.5)
-    with pytest.warns(ProofmapWarning, match=r"pm\.Ball\('auto'\), without a domain, as x has one value only: state"):
+    with pytest.warns(ProofmapWarning, match=r"pm\.Ball\('auto'\), with no domain, because all values of x are equal"):
         found = pm.EVA(graph).explain(x)
     assert found.settings["domain"] is None
 

@@ -38,14 +38,14 @@ def test_neighbours_whose_intervals_overlap_are_ties() -> None:
 
 def test_ties_are_said() -> None:
     assert standing(means(5, 1, 4, 1.38, 3), 0) == (
-        "3 of 5 groups are told apart from their neighbours in rank (95 %), the others are ties"
+        "3 of 5 groups differ significantly from their neighbours in rank (95 %); the others are ties"
     )
-    assert standing(means(1, 2, 3, 4, 5), 0) == "all 5 groups are told apart from their neighbours in rank (95 %)"
+    assert standing(means(1, 2, 3, 4, 5), 0) == "all 5 groups differ significantly from their neighbours in rank (95 %)"
     assert standing(means(1, 1, 1, 1, 1), 0) == (
-        "none of 5 groups are told apart from their neighbours in rank (95 %): all are ties"
+        "none of 5 groups differ significantly from their neighbours in rank (95 %): all are ties"
     )
     assert standing(means(9, 1.1, 1.2, 1.3, 1.4), 0) == (
-        "1 of 5 groups is told apart from its neighbours in rank (95 %), the others are ties"
+        "1 of 5 groups differs significantly from its neighbours in rank (95 %); the others are ties"
     )
     assert standing(make(), 0) == ""
     assert "the others are ties" in title(means(5, 1, 4, 1.38, 3), 0, None)
@@ -61,23 +61,23 @@ def test_ties_are_drawn() -> None:
     assert with_chart[1] > without[1] + 100
     texts = [text.get_text() for legend in e.plot().legends for text in legend.get_texts()]
     assert texts == [
-        "told apart from its neighbours in rank",
+        "differs from its neighbours in rank",
         "a tie",
-        "the mean lies between, with 95 % confidence",
+        "95 % confidence interval of the mean",
     ]
 
 
 def test_what_decides_nothing_refutes_nothing() -> None:
     e = means(5, 1, 4, 1.38, 3)
     e = replace(e, settings={**e.settings, "objective": "class"}, overlap=replace(e.overlap, full=torch.tensor([3.0])))
-    assert title(e, 0, None).startswith("class 0 · objective 'class' ≥ 3.00 seen in samples of ε = 0.01")
-    assert "not about the decision" in title(e, 0, None)
+    assert title(e, 0, None).startswith("class 0 · no verdict for the ball (ε = 0.01 in L∞")
+    assert "the objective does not decide the class; objective 'class' ≥ 3.00 (from samples)" in title(e, 0, None)
     assert "refuted" not in title(e, 0, None)
 
 
 def test_a_sum_that_was_not_reached_is_said() -> None:
     e = replace(means(5, 1, 4, 1, 3), errors=None, method="PathEVA")
     whole = replace(e, overlap=replace(e.overlap, full=e.overlap.nominal + 14))
-    assert "; the scores sum to 14.00, all that the attack gained" in title(whole, 0, None)
+    assert "; the scores sum to 14.00, the whole gain of the attack" in title(whole, 0, None)
     short = replace(e, overlap=replace(e.overlap, full=e.overlap.nominal + 14.01))
-    assert "; the scores sum to 14.0000 and not to the 14.0100 that the attack gained" in title(short, 0, None)
+    assert "; the scores sum to 14.0000, but the attack gained 14.0100" in title(short, 0, None)

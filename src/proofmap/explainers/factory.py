@@ -1,4 +1,4 @@
-"""Methods of explanation by name, with the paper's settings."""
+"""Factory of explainers and baselines: build a method from its name in the registry, with the settings of its paper."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from proofmap.explainers.explainer import COSTS, Explainer
 from proofmap.graph import Network
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups
-from proofmap.registry import COMPARED, METHODS
+from proofmap.registry import COMPARED, EXPLAINER_ENTRIES
 
-__all__ = ["BASELINES", "make"]
+__all__ = ["BASELINES", "build_method"]
 
 Settings: TypeAlias = Mapping[str, Any]
 
-BASELINES: Mapping[str, type[Baseline] | type[Explainer]] = {name: METHODS[name].kind for name in COMPARED}
+BASELINES: Mapping[str, type[Baseline] | type[Explainer]] = {name: EXPLAINER_ENTRIES[name].kind for name in COMPARED}
 
 
-def make(
+def build_method(
     name: str, model: Network, ball: Ball | None = None, groups: Groups = None, settings: Settings | None = None
 ) -> Attributor:
-    """The method of that name for the model; settings: what its class takes beyond, in place of the paper's.
+    """Build the method of that name for the model. settings: arguments of its class in place of the defaults.
 
-    Explainers of ours need a ball, and score its groups. The other methods have no ball; those that take the range of
-    the inputs have it from the ball's domain, where it has one, and those that cover groups have these.
+    Explainers need a ball and score its groups. Baselines have no ball; they take the domain of the ball and the
+    groups, if their class has these settings.
     """
     if name not in BASELINES:
         raise InputError(f"got the method {name!r}, expected one of {', '.join(BASELINES)}")
     kind = BASELINES[name]
-    names = [field.name for field in fields(kind) if field.kw_only]
+    names = [field.name for field in fields(kind) if field.kw_only and field.init]
     given = dict(settings or {})
     arguments: tuple[Any, ...] = (model,)
-    if METHODS[name].ball:
+    if EXPLAINER_ENTRIES[name].ball:
         if ball is None:
-            raise InputError(f"{name} got no ball, expected one to look for adversaries in: give ball=pm.Ball(0.02)")
+            raise InputError(f"{name} got no ball, expected the ball of allowed changes: give ball=pm.Ball(0.02)")
         arguments = (model, ball)
         given = {"groups": groups, **given}
     elif "domain" in names and ball is not None and ball.domain is not None:
