@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.claims import run_claims as claims_run
+from proofmap.claims import run_claims
 from proofmap.claims.claim import Which, claims_of, vnnlib_text
 from proofmap.claims.run_claims import RunClaims, stored_inputs, verified_inputs
 from proofmap.errors import FileError, InputError
@@ -122,7 +122,7 @@ def test_it_goes_on_where_it_was_killed_and_repairs_what_was_changed(
             raise KeyboardInterrupt
         write_piece_once(folder, name, piece)
 
-    monkeypatch.setattr(claims_run, "write_piece_once", killed)
+    monkeypatch.setattr(run_claims, "write_piece_once", killed)
     with pytest.raises(KeyboardInterrupt):
         written(results, out)
     assert not (out / "instances.csv").exists()

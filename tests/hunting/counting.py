@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from torch import Tensor
 
-from proofmap.search import branch_and_bound as search
+from proofmap.search import branch_and_bound
 from proofmap.search.frontier import Frontier, SearchResult
 from proofmap.search.lp import solve_leaf_lps
 
@@ -30,9 +30,13 @@ class Work:
 def counted(most: int | None) -> Iterator[Work]:
     """The work of all searches inside; each ends after so many parts: the same on every machine, as no time is."""
     work = Work()
-    split, spent, boxed = search.SearchTree._split, search.SearchTree.stop_reason, Frontier.stop_reason
+    split, spent, boxed = (
+        branch_and_bound.SearchTree._split,
+        branch_and_bound.SearchTree.stop_reason,
+        Frontier.stop_reason,
+    )
 
-    def splitting(tree: search.SearchTree, part: Mapping[str, Tensor]) -> None:
+    def splitting(tree: branch_and_bound.SearchTree, part: Mapping[str, Tensor]) -> None:
         work.splits += len(part["row"])
         split(tree, part)
 
@@ -46,17 +50,17 @@ def counted(most: int | None) -> Iterator[Work]:
         work.parts += parts
         return SearchResult(upper, parts, stopped)
 
-    def ended(tree: search.SearchTree, until: float) -> str:
+    def ended(tree: branch_and_bound.SearchTree, until: float) -> str:
         return spent(tree, until) if most is None else "time" if tree.parts > most else ""
 
     def left(frontier: Frontier) -> str:
         return boxed(frontier) if most is None else "time" if frontier.parts > most else ""
 
     with (
-        patch.object(search.SearchTree, "_split", splitting),
-        patch.object(search, "solve_leaf_lps", solving),
-        patch.object(search, "SearchResult", found),
-        patch.object(search.SearchTree, "stop_reason", ended),
+        patch.object(branch_and_bound.SearchTree, "_split", splitting),
+        patch.object(branch_and_bound, "solve_leaf_lps", solving),
+        patch.object(branch_and_bound, "SearchResult", found),
+        patch.object(branch_and_bound.SearchTree, "stop_reason", ended),
         patch.object(Frontier, "stop_reason", left),
     ):
         yield work

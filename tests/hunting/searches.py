@@ -16,11 +16,8 @@ import proofmap as pm
 from proofmap.attack import lower_bounds, restarts
 from proofmap.bounds import Backward, Exact, Method, Sharing, named
 from proofmap.errors import BoundError
-from proofmap.search import branch_and_bound as search
-from proofmap.search import input_splitting as boxes
-from proofmap.search import lp as programs
-from proofmap.search import tightening as forest
-from proofmap.verify import overlap as overlaps
+from proofmap.search import branch_and_bound, input_splitting, lp, tightening
+from proofmap.verify import overlap
 from proofmap.verify.overlap import Overlap
 from tests.bounds.setting import BUDGET, both_sides
 from tests.hunting.counting import Work, counted
@@ -87,8 +84,8 @@ def _quick(draw: Draw) -> Iterator[None]:
         yield
         return
     attacked = draw.chance(0.1)
-    rest = overlaps._LAST if draw.chance(0.25) else 0.0  # of the time, for differences that a search left open
-    with patch.object(overlaps, "_LAST", rest), few_steps(attacked=attacked):
+    rest = overlap._LAST if draw.chance(0.25) else 0.0  # of the time, for differences that a search left open
+    with patch.object(overlap, "_LAST", rest), few_steps(attacked=attacked):
         yield
 
 
@@ -98,15 +95,15 @@ def few_steps(*, attacked: bool) -> Iterator[None]:
     with (
         patch.multiple(lower_bounds, **(_ATTACK if attacked else {**_ATTACK, "_attack_samples": lambda *_: None})),
         patch.object(restarts, "_NETWORK_VALUES", 0),
-        patch.multiple(search, **_STEPS, **_SIZES, tighten_units=_closer),
-        patch.object(boxes, "_BATCH_PARTS", {"cpu": 8}),
-        patch.object(programs, "_MAX_TANGENT_PLANES", _PLANES),
+        patch.multiple(branch_and_bound, **_STEPS, **_SIZES, tighten_units=_closer),
+        patch.object(input_splitting, "_BATCH_PARTS", {"cpu": 8}),
+        patch.object(lp, "_MAX_TANGENT_PLANES", _PLANES),
     ):
         yield
 
 
 def _closer(*args: Any, parts: int, **rest: Any) -> Any:
-    return forest.tighten_units(*args, parts=min(parts, 4), **rest)
+    return tightening.tighten_units(*args, parts=min(parts, 4), **rest)
 
 
 class _Search:

@@ -24,7 +24,7 @@ from proofmap.search.unstable_units import UnitRows, Units
 from tests.search.setting import BALLS, NETWORKS, Setting, cut, points, run, setting, within
 
 
-def unpack_leaves(one: Setting, generator: torch.Generator, count: int = 6) -> tuple[Interval, Tensor, Tensor]:
+def parts_with_points(one: Setting, generator: torch.Generator, count: int = 6) -> tuple[Interval, Tensor, Tensor]:
     """Return (nonempty parts (B, K), δ (P, d), membership (B, P))."""
     units = one.units
     centres = points(one.family, generator)[:count]
@@ -48,7 +48,7 @@ def test_no_point_of_a_part_is_above(name: str) -> None:
     for ball in ("box", "sphere"):
         one = setting(name, ball)
         units = one.units
-        parts, delta, inside = unpack_leaves(one, generator)
+        parts, delta, inside = parts_with_points(one, generator)
         _, values = run(units, delta)
         for row in range(len(units.rows)):
             rows = units.rows.pick(torch.full((len(parts.lower),), row))
@@ -89,7 +89,7 @@ def test_losses_are_what_lines_are_off_where_units_are_split(name: str) -> None:
     """ReLUs are split at the kink, other functions in the middle of their intervals."""
     one = setting(name)
     units, generator = one.units, torch.Generator().manual_seed(0)
-    parts, _, _ = unpack_leaves(one, generator)
+    parts, _, _ = parts_with_points(one, generator)
     choice = drawn(parts, generator)
     lines = unit_lines(units, parts, choice.slopes)
     rows = units.rows.pick(torch.zeros(len(parts.lower), dtype=torch.int64))
@@ -187,7 +187,7 @@ def _textbook(
 def test_steps_follow_the_gradient(name: str, ball: str) -> None:
     one = setting(name, ball)
     units, balls, generator = one.units, one.balls, torch.Generator().manual_seed(0)
-    parts, _, _ = unpack_leaves(one, generator)
+    parts, _, _ = parts_with_points(one, generator)
     count = len(parts.lower)
     rows = units.rows.pick(torch.arange(count) % len(units.rows))
     for member in (None, torch.arange(count) % balls.members):
@@ -202,7 +202,7 @@ def test_steps_follow_the_gradient(name: str, ball: str) -> None:
 def test_the_best_is_no_worse_than_the_start_and_is_what_it_says(name: str) -> None:
     one = setting(name)
     units, balls, generator = one.units, one.balls, torch.Generator().manual_seed(0)
-    parts, delta, inside = unpack_leaves(one, generator)
+    parts, delta, inside = parts_with_points(one, generator)
     rows = units.rows.pick(torch.zeros(len(parts.lower), dtype=torch.int64))
     start = drawn(parts, generator)
     first = optimise(units, balls, rows, parts, start, steps=0, rates=RATES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from math import inf
 from typing import Any
 
@@ -13,12 +14,13 @@ import torch
 from torch import Tensor
 
 from proofmap.rules import Interval
-from proofmap.search import branch_and_bound as module
 from proofmap.search import branching, tightening
 from proofmap.search.branch_and_bound import SearchTree, Stage, branch_and_bound
 from proofmap.search.frontier import MEMBER_GAP_DIVISOR, OpenLeaves, SearchResult, StoppingRule
 from proofmap.search.unstable_units import repeat_interval, round_outward
 from tests.search.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
+
+module = import_module("proofmap.search.branch_and_bound")  # the imported function has the same name
 
 pytestmark = pytest.mark.slow  # a minute
 

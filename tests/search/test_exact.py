@@ -30,7 +30,7 @@ from tests.search.setting import BALLS, GAP, MASK, exact_overlaps, network
 
 pytestmark = pytest.mark.slow  # some forty seconds
 
-module = import_module("proofmap.search.exact")  # whose name the function has, too
+module = import_module("proofmap.search.exact")
 
 
 @pytest.fixture(autouse=True)

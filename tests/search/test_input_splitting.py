@@ -17,7 +17,7 @@ from proofmap.attack import lower_bounds
 from proofmap.errors import RoomError
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import add_rounded_down
-from proofmap.search import input_splitting as module
+from proofmap.search import input_splitting
 from proofmap.search.frontier import MEMBER_GAP_DIVISOR, Frontier, SearchResult, StoppingRule
 from proofmap.search.input_splitting import (
     BallGeometry,
@@ -215,7 +215,7 @@ CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory")  # as torch say
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), CPU, RoomError("out of memory")], ids=repr)
 @pytest.mark.parametrize(
-    ("place", "name"), [(module, "bound_nodes"), (Frontier, "push"), (Frontier, "pop"), (Frontier, "_close")]
+    ("place", "name"), [(input_splitting, "bound_nodes"), (Frontier, "push"), (Frontier, "pop"), (Frontier, "_close")]
 )
 def test_whatever_breaks_a_step_off_what_is_proven_holds(
     place: Any, name: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
@@ -241,7 +241,7 @@ def test_whatever_breaks_a_step_off_what_is_proven_holds(
 
 def test_another_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     one, exact = hard()
-    monkeypatch.delattr(module, "bound_nodes")
+    monkeypatch.delattr(input_splitting, "bound_nodes")
     with pytest.raises(NameError):
         searched(one, exact)
 

@@ -15,15 +15,15 @@ from proofmap.rules import Interval
 from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.beta_crown import ParameterChoice
 from proofmap.search.unit_intervals import (
-    HalfSpace,
     ImpliedIntervals,
+    PartHalfSpace,
     repair_crossings,
     root_intervals,
     tighten_intervals,
 )
 from proofmap.search.unstable_units import UnitLevel, UnitRows, Units
 from tests.search.setting import BALLS, NETWORKS, points, run, setting, within
-from tests.search.test_beta_crown import unpack_leaves
+from tests.search.test_beta_crown import parts_with_points
 
 NEVER = inf
 
@@ -41,7 +41,7 @@ def test_renewed_intervals_hold_and_are_no_wider(name: str, at_once: int) -> Non
     for ball in ("box", "octahedron"):
         one = setting(name, ball)
         units = one.units
-        parts, delta, inside = unpack_leaves(one, generator)
+        parts, delta, inside = parts_with_points(one, generator)
         z, _ = run(units, delta)
         wanted = torch.rand(parts.lower.shape, generator=generator) < 0.5
         for only in (None, wanted):
@@ -58,19 +58,19 @@ def test_renewed_intervals_hold_and_are_no_wider(name: str, at_once: int) -> Non
 def test_renewing_brings_something() -> None:
     """The splits of earlier units tighten the intervals of later units."""
     one = setting("dense")
-    parts, _, _ = unpack_leaves(one, torch.Generator().manual_seed(0))
+    parts, _, _ = parts_with_points(one, torch.Generator().manual_seed(0))
     found, _ = tighten_intervals(one.units, one.balls, parts, at_once=100)
     assert float((parts.upper - parts.lower - found.upper + found.lower).amax()) > 0.1
 
 
-def split_at(units: Units, x: Interval, unit: Tensor, side: Tensor, at: Tensor) -> HalfSpace:
+def split_at(units: Units, x: Interval, unit: Tensor, side: Tensor, at: Tensor) -> PartHalfSpace:
     """Return the half-space of δ after a split of a unit (B,) at a point: side · (z - at) >= 0."""
     row, sign = units.inputs.pick(unit), side.double()
     rows = UnitRows(sign[:, None] * row.weight, sign * (row.bias - at), sign[:, None] * row.mix)
-    return HalfSpace.of(units, rows, x, ParameterChoice.start(x))
+    return PartHalfSpace.of(units, rows, x, ParameterChoice.start(x))
 
 
-def halves(units: Units, z: Tensor, generator: torch.Generator) -> tuple[Interval, HalfSpace]:
+def halves(units: Units, z: Tensor, generator: torch.Generator) -> tuple[Interval, PartHalfSpace]:
     """Return parts where one unit is on the same side of a point as z (B, K)."""
     count = len(z)
     unit = torch.randint(len(units), (count,), generator=generator)
@@ -112,13 +112,13 @@ def test_a_form_is_clipped_by_a_half_space(ball: str) -> None:
     bias, offset = torch.randn(2, 40, generator=generator, dtype=torch.float64) / 4
     value = bias + balls.supremum(form)
     part = torch.arange(40)
-    clipped = HalfSpace(half, offset).clip(balls, part, form, bias, value)
+    clipped = PartHalfSpace(half, offset).clip(balls, part, form, bias, value)
     assert bool((clipped <= value).all())
     assert float((value - clipped).amax()) > 0.1
     at, side = form @ delta.T + bias[:, None], half @ delta.T + offset[:, None]  # (40, P)
     assert bool((clipped[:, None] - at >= -1e-9)[side >= 0].all())
     picked = torch.tensor([7, 3, 3])
-    again = HalfSpace(half, offset).clip(balls, picked, form[picked], bias[picked], value[picked])
+    again = PartHalfSpace(half, offset).clip(balls, picked, form[picked], bias[picked], value[picked])
     torch.testing.assert_close(again, clipped[picked])
 
 
@@ -161,7 +161,7 @@ def test_what_a_split_implies_shows_that_a_part_is_empty() -> None:
 def test_a_half_that_no_point_has_leaves_nothing_and_no_infinity() -> None:
     """A row that is negative for every δ gives a half-space with form 0, for which the multiplier is unbounded."""
     balls, form, bias = setting("dense").balls, torch.eye(4).double()[:1], torch.zeros(1, dtype=torch.float64)
-    half, part = HalfSpace(0 * form, bias - 2.5), torch.zeros(1, dtype=torch.int64)
+    half, part = PartHalfSpace(0 * form, bias - 2.5), torch.zeros(1, dtype=torch.int64)
     upper, lower = (half.clip(balls, part, f, bias, bias + balls.supremum(f)) for f in (form, -form))
     x, empty = repair_crossings(-lower[None], upper[None])
     assert bool(x.lower.isfinite().all() & x.upper.isfinite().all())

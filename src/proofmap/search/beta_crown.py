@@ -65,7 +65,7 @@ class UnitLines:
 
 
 @dataclass(frozen=True, eq=False)
-class RowBounds:
+class UpperBoundForms:
     """Upper bounds form·δ + bias of rows, (B, d) and (B,), and the coefficients (B, K) of the units on the way."""
 
     form: Tensor
@@ -136,7 +136,7 @@ def branching_losses(units: Units, x: Interval, lines: UnitLines, of_units: Tens
 
 def bound_rows(
     units: Units, rows: UnitRows, x: Interval, lines: UnitLines, multipliers: Tensor, stop: int | None = None
-) -> RowBounds:
+) -> UpperBoundForms:
     """Bound rows (B, ...) from above by functions of δ. The rows do not depend on units from column `stop` on."""
     z = units.inputs
     c = rows.mix[:, :stop].clone()
@@ -159,7 +159,7 @@ def bound_rows(
         bias = bias + ((c - up) * lines.drop[:, :width]).sum(1)
     if rows.radius is not None:
         bias = bias + row_bound_error(units, rows, total, multipliers)
-    return RowBounds(torch.addmm(rows.weight, total, z.weight[:width]), bias, c)
+    return UpperBoundForms(torch.addmm(rows.weight, total, z.weight[:width]), bias, c)
 
 
 def evaluate_relaxed(units: Units, delta: Tensor, lines: UnitLines, of_units: Tensor) -> Tensor:

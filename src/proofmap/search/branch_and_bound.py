@@ -24,7 +24,7 @@ from proofmap.search.frontier import Offer, OpenLeaves, Report, SearchResult, St
 from proofmap.search.lp import solve_leaf_lps
 from proofmap.search.parallel import map_shares
 from proofmap.search.tightening import tighten_units
-from proofmap.search.unit_intervals import HalfSpace, repair_crossings, root_intervals, tighten_intervals
+from proofmap.search.unit_intervals import PartHalfSpace, repair_crossings, root_intervals, tighten_intervals
 from proofmap.search.unstable_units import Units, repeat_interval, round_outward, to_float64
 
 _ROOT_STEPS, _PART_STEPS = 100, 8  # Adam's steps at the root, and at a part
@@ -201,7 +201,7 @@ class SearchTree:
         """Tighten intervals of parts where a row exceeds all thresholds: (intervals, parts without such inputs)."""
         self.excluded_upper = float(self._thresholds.min())
         rows = self.units.rows.pick(row)
-        half = HalfSpace.of(
+        half = PartHalfSpace.of(
             self.units, replace(rows, bias=rows.bias - self.excluded_upper), x, choice.to(torch.float64)
         )
         return tighten_intervals(self.units, self.balls, x, at_once=self.at_once, wanted=wanted, half=half)

@@ -16,7 +16,7 @@ from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.beta_crown import (
     BestChoice,
     ParameterChoice,
-    RowBounds,
+    UpperBoundForms,
     bound_rows,
     optimise,
     split_points,
@@ -70,7 +70,7 @@ class Brancher:
         rows = self.units.rows.pick(row)
         return optimise(self.units, self.balls, rows, round_outward(x), choice, steps=steps, member=member, rates=rates)
 
-    def bound(self, row: Tensor, x: Interval, choice: ParameterChoice) -> RowBounds:
+    def bound(self, row: Tensor, x: Interval, choice: ParameterChoice) -> UpperBoundForms:
         """Return upper bounds of rows as functions of δ, in float64."""
         choice = choice.to(torch.float64)
         lines = unit_lines(self.precise, x, choice.slopes)

@@ -19,7 +19,7 @@ from proofmap.bounds.engine import bound_nodes
 from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.errors import RoomError
 from proofmap.graph import Graph
-from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.inputs.family import Family
 from proofmap.rounding.float32_sums import unit_roundoff
 from proofmap.rounding.search_errors import SeparateRounding, enlarge_balls
@@ -183,7 +183,7 @@ def units_of_balls(
     graph: Graph, family: Family, specification: Tensor, available: int, rigorous: bool = False
 ) -> Units | None:
     """Return the units of one sample's balls, with intervals by CROWN; None if the network has no units."""
-    graph = in_pairs(graph, family.x)
+    graph = with_pairwise_maxima(graph, family.x)
     if not has_units(graph):
         return None
     (plan,) = Backward().plans

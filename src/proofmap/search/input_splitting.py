@@ -24,7 +24,7 @@ from proofmap.bounds.method import Plan
 from proofmap.bounds.rows import BoundRows
 from proofmap.errors import RoomError
 from proofmap.graph import Graph
-from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import add_rounded_down
 from proofmap.rules import RULES
@@ -148,7 +148,7 @@ class BoxTree:
     """The tree of one search over boxes."""
 
     def __init__(self, problem: InputSplittingProblem, geometry: BallGeometry, frontier: Frontier) -> None:
-        graph, family = in_pairs(problem.graph, problem.family.x), problem.family
+        graph, family = with_pairwise_maxima(problem.graph, problem.family.x), problem.family
         self.graph: Graph = graph
         self.rows: Tensor = problem.rows
         self.available: int = problem.available

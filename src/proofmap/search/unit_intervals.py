@@ -26,7 +26,7 @@ def tighten_intervals(
     *,
     at_once: int,
     wanted: Tensor | None = None,
-    half: HalfSpace | None = None,
+    half: PartHalfSpace | None = None,
 ) -> tuple[Interval, Tensor]:
     """Tighten the intervals x (B, K) from the first level to the last: (intervals, empty parts (B,)).
 
@@ -88,17 +88,17 @@ def root_intervals(units: Units, balls: SampleBalls, *, steps: int, at_once: int
 
 
 @dataclass(frozen=True, eq=False)
-class HalfSpace:
+class PartHalfSpace:
     """A half-space that contains the δ of each part: form·δ + bias >= 0, (B, d) and (B,)."""
 
     form: Tensor
     bias: Tensor
 
     @staticmethod
-    def of(units: Units, rows: UnitRows, x: Interval, choice: ParameterChoice) -> HalfSpace:
+    def of(units: Units, rows: UnitRows, x: Interval, choice: ParameterChoice) -> PartHalfSpace:
         """Return the half-space where an upper bound of rows (B, ...) is nonnegative; it contains rows >= 0."""
         found = bound_rows(units, rows, x, unit_lines(units, x, choice.slopes), choice.multipliers)
-        return HalfSpace(found.form, found.bias)
+        return PartHalfSpace(found.form, found.bias)
 
     def clip(self, balls: SampleBalls, part: Tensor, form: Tensor, bias: Tensor, value: Tensor) -> Tensor:
         """Bound form·δ + bias on the half-space h(δ) >= 0 by Lagrangian duality: min over t >= 0 of sup (form + t h).
@@ -159,7 +159,7 @@ class ImpliedIntervals:
                 (low if side > 0 else high)[torch.arange(len(some), device=some.device), unit] = 0
                 here = Interval(low, high)
                 rows = units.inputs.pick(unit)  # z >= 0, or -z
-                half = HalfSpace.of(units, rows if side > 0 else rows.negative(), here, ParameterChoice.start(here))
+                half = PartHalfSpace.of(units, rows if side > 0 else rows.negative(), here, ParameterChoice.start(here))
                 x, _ = tighten_intervals(
                     units, balls, here, at_once=at_once, half=half
                 )  # if a side is empty, any interval is valid
