@@ -47,9 +47,9 @@ def public() -> dict[str, Any]:
 def names_page() -> str:
     """Names by module, each with its signature, what it claims, what it has, and its example."""
     shared = (
-        "`groups`, `batch`, `progress` and `memory`, which all share, stand at [Explainer](#pmexplainersexplainer)."
+        "[Explainer](#pmexplainersexplainer) describes the settings that all explainers share: `groups`, `batch`, `progress` and `memory`."
     )
-    lines = [_NOTE, "# Names", "", shared, "", "In the examples:", "", f"```python\n{SET_UP}```"]
+    lines = [_NOTE, "# Names", "", shared, "", "The examples use these names:", "", f"```python\n{SET_UP}```"]
     found = public()
     for module in ("", *MODULES):
         start = f"pm.{module}" if module else "pm"
@@ -88,7 +88,7 @@ def _members(thing: Any) -> list[str]:
         if text and not name.startswith("_"):
             call = "" if isinstance(inner, property) else f"({', '.join(_parameters(inner, 1))})"
             rows.append(f"| `.{name}{call}` | {_plain(_flat(text.split(chr(10) * 2)[0]))} |")
-    return ["", "| | |", "| --- | --- |", *rows] if rows else []
+    return ["", "| Member | Meaning |", "| --- | --- |", *rows] if rows else []
 
 
 def _signature(name: str, thing: Any) -> list[str]:
@@ -127,7 +127,7 @@ def commands_page() -> str:
         _NOTE,
         "# Every command and option",
         "",
-        "[The command line](../command-line.md) explains them by example.",
+        "[The command line](../command-line.md) contains examples.",
     ]
     for name, command in group.commands.items():
         context = command.make_context(name, [], parent=top, resilient_parsing=True)
@@ -142,7 +142,7 @@ def commands_page() -> str:
             "",
             f"`{usage}`",
             "",
-            "| | |",
+            "| Argument or option | Meaning |",
             "| --- | --- |",
         ]
         lines += [f"| {row} |" for row in rows]
