@@ -47,7 +47,8 @@ def public() -> dict[str, Any]:
 def names_page() -> str:
     """Names by module, each with its signature, what it claims, what it has, and its example."""
     shared = (
-        "[Explainer](#pmexplainersexplainer) describes the settings that all explainers share: `groups`, `batch`, `progress` and `memory`."
+        "[Explainer](#pmexplainersexplainer) describes the settings that all explainers share: "
+        "`groups`, `batch`, `progress` and `memory`."
     )
     lines = [_NOTE, "# Names", "", shared, "", "The examples use these names:", "", f"```python\n{SET_UP}```"]
     found = public()
