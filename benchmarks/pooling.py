@@ -39,7 +39,7 @@ def main() -> None:
         for name in ("intervals", "differences"):
             way: AbstractContextManager[Any] = nullcontext()
             if name == "intervals":
-                way = mock.patch.object(engine, "in_pairs", lambda graph, like: graph)
+                way = mock.patch.object(engine, "with_pairwise_maxima", lambda graph, like: graph)
             with way:
                 started = time.perf_counter()
                 found = pm.overlap(graph, x, ball, rigorous=False).full

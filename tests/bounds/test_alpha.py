@@ -20,7 +20,7 @@ from proofmap.bounds.method import Method
 from proofmap.bounds.node_facts import is_nonlinear
 from proofmap.bounds.state import BoundState
 from proofmap.errors import InputError
-from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.inputs.window_forms import WindowForms, places_of_entries
 from proofmap.rules import RULES, Form, Interval, Nonlinear
 from proofmap.rules.rule import FreeParameters
@@ -123,7 +123,7 @@ def test_every_choice_is_used(op: str) -> None:
         model = CHOICES[op]().double().eval()
     x = torch.rand(2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     graph = pm.trace(model, x)
-    assert op in {node.op for node in in_pairs(graph, x).nodes}
+    assert op in {node.op for node in with_pairwise_maxima(graph, x).nodes}
     family = pm.Ball(0.3).at(x, mask_for((4,), 2))
     lower, upper = both_sides(graph, family, Backward(), "shared")
     closest_lower, closest_upper = both_sides(graph, family, Alpha(10), "shared")
@@ -142,7 +142,7 @@ def test_every_choice_is_used(op: str) -> None:
 def test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms(name: str) -> None:
     """A row with the parameters of a case equals the case's relaxation with these slopes."""
     torch.manual_seed(0)
-    graph = in_pairs(maps.graph_of(name), maps.points(2))
+    graph = with_pairwise_maxima(maps.graph_of(name), maps.points(2))
     family = pm.Ball(0.05).at(maps.points(2))
     slopes = drawn(free_of(graph, family))
     known = BoundState(graph, Cases(family, slopes=slopes), BUDGET, for_members=False, arithmetic=True)

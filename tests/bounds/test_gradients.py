@@ -17,7 +17,7 @@ from proofmap.bounds.node_facts import is_nonlinear
 from proofmap.bounds.passes import Pass
 from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Node
-from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.inputs.window_forms import WindowForms, places_of_entries
 from proofmap.rules import RULES, Linear
 from tests.bounds import maps
@@ -70,7 +70,7 @@ def test_a_bound_has_the_gradient_of_its_slopes(case: Case, norm: float) -> None
     """Compare with finite differences along a random direction, for all members at once."""
     torch.manual_seed(0)
     x = case.inputs(1, torch.float64, seed=11)
-    graph = in_pairs(graph_of(case, torch.float64), x)
+    graph = with_pairwise_maxima(graph_of(case, torch.float64), x)
     family = pm.Ball(0.05 if norm == inf else 0.2, norm, (case.low, case.high)).at(x, mask_for(case.shape, 3))
     free = free_of(graph, family)
     slopes = {name: value.requires_grad_() for name, value in drawn(free).items()}
@@ -95,7 +95,7 @@ def test_a_bound_has_the_gradient_of_its_slopes(case: Case, norm: float) -> None
 @pytest.mark.parametrize("name", maps.BODIES)
 def test_windows_have_the_gradients_of_dense_forms(name: str) -> None:
     torch.manual_seed(0)
-    graph = in_pairs(maps.graph_of(name), maps.points(1))
+    graph = with_pairwise_maxima(maps.graph_of(name), maps.points(1))
     family = pm.Ball(0.05).at(maps.points(1))
     slopes = {key: value.requires_grad_() for key, value in drawn(free_of(graph, family)).items()}
     known = BoundState(graph, Cases(family, slopes=slopes), BUDGET, for_members=False, arithmetic=True)

@@ -14,7 +14,7 @@ from proofmap.bounds.backsubstitution import backsubstitute
 from proofmap.bounds.backward import BackwardPass
 from proofmap.graph import Graph
 from proofmap.graph.ir import Node
-from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.inputs.window_forms import WindowForms, WindowPlaces, places_of_entries
 from proofmap.rules import RULES, Form, Interval, Linear, Nonlinear
 from tests.bounds.maps import BODIES, SHAPE, graph_of, points
@@ -54,7 +54,7 @@ def owners(form: WindowForms) -> Tensor:
 @pytest.mark.parametrize("body", BODIES)
 def test_every_operation_pulls_windows_as_it_pulls_dense_forms(body: str, sites: bool) -> None:
     """Compare at every node that maps feature maps to a feature map."""
-    graph = in_pairs(graph_of(body), points(1))
+    graph = with_pairwise_maxima(graph_of(body), points(1))
     for node in graph.nodes[1:]:
         shapes = tuple(graph[i].shape for i in node.inputs)
         if all(len(shape) == 3 for shape in (node.shape, *shapes)):

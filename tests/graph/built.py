@@ -1,4 +1,4 @@
-"""Graphs made of the builder's words, for the tests."""
+"""Graphs made with the graph builder, for the tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CPU, DOUBLE = torch.device("cpu"), torch.float64
 
 
 def built(shape: tuple[int, ...], build: Callable[[Builder], Value]) -> Graph:
-    """What `build` makes of the input, flattened to logits."""
+    """Return the graph that `build` adds to the input, with the result flattened to logits."""
     b = Builder(shape, 5)
     value = build(b)
     assert isinstance(value, str)

@@ -1,4 +1,4 @@
-"""A network for either reader: as a torch module, or as the nodes of an ONNX file."""
+"""Networks for both readers: as a torch module, or as the nodes of an ONNX file."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _KINDS = {torch.float32: TensorProto.FLOAT, torch.float64: TensorProto.DOUBLE}
 
 
 class Source(ABC):
-    """What a reader makes a graph of."""
+    """The input of a reader."""
 
     @abstractmethod
     def read(self, folder: Path, dtype: torch.dtype = torch.float32) -> Graph:
-        """The graph in this precision; a file lies in the folder."""
+        """Return the graph in this precision; a file is written to the folder."""
 
     @abstractmethod
     def run(self, x: Tensor) -> Tensor:
-        """What the network itself gives."""
+        """Return the outputs of the network itself."""
 
 
 @dataclass(frozen=True)
 class Module(Source):
-    """Through torch: a module, or a function, of samples (4,) unless said otherwise."""
+    """A torch module or function, of samples (4,) by default."""
 
     make: Callable[[], nn.Module]
     shape: tuple[int, ...] = (4,)
@@ -57,7 +57,7 @@ class Module(Source):
 
 @dataclass(frozen=True)
 class File(Source):
-    """Through ONNX: nodes from x to y, and constants; those that no node reads are left out."""
+    """An ONNX file with nodes from x to y and constants; constants that no node reads are omitted."""
 
     nodes: Sequence[onnx.NodeProto]
     constants: dict[str, Array] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class File(Source):
 
 
 def through_both(cases: Mapping[str, Iterable[tuple[Any, ...]]]) -> pytest.MarkDecorator:
-    """Every case once for each row of it: a source, and what is expected."""
+    """Return a parametrization: each row of a case is a source and the expected result."""
     rows = [
         pytest.param(*row, id=f"{name}-{'onnx' if isinstance(row[0], File) else 'torch'}")
         for name, rows_of in cases.items()

@@ -1,4 +1,4 @@
-"""What is read is compared with what it was read from, and a relative_difference is put down to its cause."""
+"""Comparison of graphs with the models that they were read from, and the diagnosis of differences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ X = torch.rand(1, 4, generator=torch.Generator().manual_seed(0))
 
 
 def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on every constant that is added is read as twice itself."""
+    """Make the builder read every added constant as twice its value."""
     affine = Builder.affine
 
     def twice(self: Builder, name: str, x: str, scale: Tensor | None, shift: Tensor | None) -> str:
@@ -40,7 +40,7 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Counts(nn.Module):
-    """Adds how often it was called, which it keeps in no buffer."""
+    """Adds the number of its calls, which is not stored in a buffer."""
 
     calls = 0
 
@@ -50,7 +50,7 @@ class Counts(nn.Module):
 
 
 class Cancels(nn.Module):
-    """x, and what single precision leaves of it beside a large number."""
+    """x, and x after a large number is added and subtracted in single precision."""
 
     size: Tensor
 
@@ -95,7 +95,7 @@ def test_the_cure_for_rounding_works() -> None:
 
 
 def test_double_precision_is_compared_as_such() -> None:
-    """A relative_difference of 1e-5 is one there."""
+    """In double precision, a difference of 1e-5 is an error."""
     with pytest.raises(ModelError, match="expected 1e-06 at most"):
         trace(Apply(lambda x: x + 1e-6 * x.shape[0]), X.double())
     trace(Apply(lambda x: x + 1e-6 * x.shape[0]), X)
@@ -117,7 +117,7 @@ def test_a_double_model_that_single_precision_breaks_is_refused() -> None:
 
 
 def test_a_single_model_that_rounds_is_refused_for_double_inputs() -> None:
-    """What it computes itself is rounded as its graph is, but bounds in double precision are not."""
+    """The model and its graph round alike, but bounds in double precision do not."""
     model = Cancels(1e5, nn.ReLU())
     trace(model, X)
     with pytest.raises(ModelError, match=r"float32 and x torch.float64: .*rounds the logits .*: use model.double\(\)"):
@@ -167,7 +167,7 @@ def test_without_onnxruntime_nothing_is_compared(monkeypatch: pytest.MonkeyPatch
 def test_a_file_that_onnxruntime_does_not_know_is_loaded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A convolution in double precision has no kernel."""
+    """onnxruntime has no kernel for a convolution in double precision."""
     nodes = [node("Conv", ["x", "w"], ["h"]), node("Flatten", ["h"], ["y"])]
     model = make(nodes, ("n", 1, 3, 3), {"w": floats(2, 1, 2, 2).astype(np.float64)}, kind=TensorProto.DOUBLE)
     with pytest.raises(Exception, match="NOT_IMPLEMENTED"):
@@ -177,7 +177,7 @@ def test_a_file_that_onnxruntime_does_not_know_is_loaded(
 
 
 def test_what_the_output_does_not_need_is_not_run(tmp_path: Path) -> None:
-    """onnxruntime would run it, and fail."""
+    """onnxruntime would run these nodes and fail."""
     unused = node("Tile", ["x", "huge"], ["unused"])
     model = make([unused, *ADDED], ("n", 4), {"c": floats(4), "huge": ints(1, 2**40)})
     with pytest.raises(Exception, match="Tile"):

@@ -1,4 +1,4 @@
-"""scikit-learn's and skorch's classifiers as modules: the same logits on real rows, and bounds on them."""
+"""scikit-learn classifiers and skorch nets as modules: the same logits on real rows, and sound bounds."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ STEPS = [
 
 @pytest.mark.parametrize("step", STEPS, ids=str)
 def test_steps_before_the_classifier_are_part_of_the_module(step: Any) -> None:
-    """On rows of the data, and far outside of it, where what is clipped is clipped."""
+    """The rows are data rows, and rows far outside the data, where clipping has an effect."""
     estimator = fitted(make_pipeline(step, LogisticRegression(max_iter=20)))
     module = pm.from_sklearn(estimator)
     for rows in (X, 3 * X - 2 * X.mean(0)):
@@ -119,7 +119,7 @@ def test_what_a_search_found_is_taken() -> None:
 
 
 def test_bounds_hold_in_the_units_of_the_rows() -> None:
-    """Of a linear classifier behind a scaler they are exact: the weights over the scales give them."""
+    """For a linear classifier after a scaler they are exact: they follow from the weights divided by the scales."""
     estimator = fitted(make_pipeline(StandardScaler(), LogisticRegression()), y=TWO)
     radii = torch.as_tensor(0.1 * X.std(0))
     over = pm.overlap(pm.from_sklearn(estimator), X, pm.Ball(radii[None]), rigorous=False)
@@ -147,14 +147,14 @@ def test_others_are_refused(estimator: Any, message: str) -> None:
 
 
 class Doubled(LogisticRegression):  # type: ignore[misc]
-    """Decides by something that its weights do not say."""
+    """A classifier whose decisions do not follow from its weights."""
 
     def decision_function(self, x: Any) -> Any:
         return 2 * super().decision_function(x)
 
 
 class Shifted(StandardScaler):  # type: ignore[misc]
-    """Moves by something that its mean does not say."""
+    """A scaler whose shift is not its mean."""
 
     def transform(self, x: Any) -> Any:
         return super().transform(x) + 1

@@ -1,4 +1,4 @@
-"""Values between folded operations may underflow or overflow: bounds count the one, and end at the other."""
+"""Range of folded operations: bounds account for underflow, and operations that may overflow are not folded."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.errors import ProofmapError
 from proofmap.graph.ir import Folded, Graph, Node
-from proofmap.graph.rewrite.fold import fold
+from proofmap.graph.rewrite.fold import fold_constants
 
 IBP = pm.bounds.IBP()
 
 
 class Chain(nn.Module):
-    """Factors one after the other, after an optional batch norm, layer or pool."""
+    """A chain of factors after an optional batch norm, layer or pool."""
 
     def __init__(self, factors: Sequence[float], first: nn.Module | None = None) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ def layer(scale: float) -> nn.Linear:
 
 
 def violated(model: nn.Module, x: Tensor, eps: float, *, rigorous: bool = True) -> bool:
-    """Whether the module leaves its bounds somewhere in the ball; a refusal states no bound."""
+    """Return whether the module leaves its bounds somewhere in the ball; a refusal counts as no violation."""
     try:
         found = pm.overlap(model, x, pm.Ball(eps), bounds=IBP, rigorous=rigorous)
     except ProofmapError:
@@ -91,7 +91,7 @@ def test_bounds_hold_for_what_the_module_computes(name: str, rigorous: bool) -> 
 
 @pytest.mark.whole
 def test_random_chains() -> None:
-    """Factors to the edges of float32 and back, 600 of them."""
+    """600 chains with factors up to the limits of float32 and back."""
     for seed in range(600):
         draw = random.Random(seed)
         edge = draw.choice([draw.uniform(-41.5, -39), draw.uniform(37, 38.7)])
@@ -111,15 +111,15 @@ def chain(*scales: float) -> Graph:
 
 
 def test_a_folded_node_says_what_underflow_may_cost() -> None:
-    folded = fold(chain(1e-20, 1e-20, 1e20, 1e20))
+    folded = fold_constants(chain(1e-20, 1e-20, 1e20, 1e20))
     assert [node.op for node in folded.nodes] == ["input", "affine"]
     assert isinstance(folded.nodes[1].folded, Folded)
     assert folded.nodes[1].folded.gain == pytest.approx(1e40)
 
 
 def test_what_may_overflow_in_between_is_not_folded() -> None:
-    assert len(fold(chain(1e20, 1e-20)).nodes) == 3
-    assert len(fold(chain(1e10, 1e-10)).nodes) == 2
+    assert len(fold_constants(chain(1e20, 1e-20)).nodes) == 3
+    assert len(fold_constants(chain(1e10, 1e-10)).nodes) == 2
 
 
 def test_a_constant_outside_float32_is_named() -> None:

@@ -1,4 +1,4 @@
-"""numpy arrays stand for samples, classes, masks and attributions wherever a user passes them."""
+"""numpy arrays are accepted for samples, classes, masks and attributions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError
-from proofmap.explainers.factory import BASELINES
 from proofmap.explainers.baselines.baseline import Baseline
+from proofmap.explainers.factory import BASELINES
 from proofmap.graph.input_tensor import as_samples
 
 BALL = pm.Ball(0.1)

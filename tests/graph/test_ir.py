@@ -1,3 +1,5 @@
+"""Graphs and nodes."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""Models with parts without a rule: they run as they are, and only bounds refuse them."""
+"""Opaque parts: models with operations without a rule run as they are, and only bounds refuse them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_hash_knows_code_and_settings() -> None:
 
 
 class Shifted(nn.Module):
-    """Near zero, what stands before its last function equals what stands behind."""
+    """Near zero, the input of its last function equals its output."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.nn.functional.leaky_relu(x.flatten(1).sort(1).values + 100, 0.5)
@@ -243,7 +243,7 @@ def test_a_file_whose_samples_meet_is_refused(tmp_path: Path) -> None:
 
 
 def test_samples_may_move_inside_a_file(tmp_path: Path) -> None:
-    """As in a transformer: from the first axis to another, and back."""
+    """As in a transformer, the samples move from axis 0 to another axis and back."""
     nodes = [
         helper.make_node("Transpose", ["x"], ["t"], name="there", perm=[1, 0, 2]),
         helper.make_node("Relu", ["t"], ["r"], name="act"),
@@ -258,7 +258,7 @@ def test_samples_may_move_inside_a_file(tmp_path: Path) -> None:
 
 
 def test_attention_in_a_file_is_named(tmp_path: Path) -> None:
-    """Where the samples leave their axis, too, and with several outputs of one node."""
+    """Also if the samples leave axis 0, and if a node has several outputs."""
     nodes = [
         helper.make_node("Transpose", ["x"], ["t"], name="there", perm=[1, 0, 2]),
         helper.make_node("Transpose", ["t"], ["b"], name="back", perm=[1, 0, 2]),

@@ -1,4 +1,4 @@
-"""The table of operations: each record says what the operation does, seen by running it."""
+"""The table of operations: each record agrees with the operation's computed values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn.modules import activation
 from proofmap.graph import Graph, Node
 from proofmap.graph.ops import LINEAR, OPERATIONS, compute, reach
 from proofmap.graph.receptive_fields import no_window
-from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.graph.rewrite.twin_network import twin
 from proofmap.rules import RULES, Linear
 from tests.models import MODELS, graph_of
@@ -29,11 +29,11 @@ def graphs() -> dict[str, Graph]:
 
 @cache
 def nodes() -> list[tuple[Node, list[tuple[int, ...]]]]:
-    """Every node of the models that does something else, with the shapes of its inputs; in pairs and twins too."""
+    """Return every distinct node of the models with its input shapes, also of pairwise and twin networks."""
     like = torch.empty(0, dtype=torch.float64)
-    paired = (graph for one in graphs().values() for graph in (one, in_pairs(one, like)))
+    paired = (graph for one in graphs().values() for graph in (one, with_pairwise_maxima(one, like)))
     met = {}
-    for graph in (*paired, twin(in_pairs(graphs()["deep relu"], like))):
+    for graph in (*paired, twin(with_pairwise_maxima(graphs()["deep relu"], like))):
         for node in (node for node in graph.nodes if node.inputs):
             shapes = [graph[name].shape for name in node.inputs]
             key = (node.op, node.shape, *shapes, repr(node.attributes), repr(node.weight))
@@ -118,7 +118,7 @@ def test_nothing_is_read_beyond_what_is_reached() -> None:
 
 
 def test_what_ends_or_jumps_is_said_to() -> None:
-    """Between neighbours of a fine grid no smooth function of the models rises by so much."""
+    """On a fine grid, no smooth function of the models rises by so much between neighbours."""
     line = torch.linspace(-2, 2, 4001, dtype=torch.float64)
     rough, steep = set(), set()
     for node, shapes in nodes():

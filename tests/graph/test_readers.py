@@ -1,4 +1,4 @@
-"""What both readers keep: the same networks, and the same faults, through torch and through ONNX."""
+"""Both readers: the same networks give the same graphs, and the same faults the same errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
 def assert_same(graph: Graph, model: Callable[[Tensor], Tensor], draw: Callable[[int], Tensor]) -> None:
-    """For any number of samples: the model's values, in their shape and precision."""
+    """Check the model's values, shape and precision for any number of samples."""
     for n in (1, 2, 5):
         x = draw(n)
         with torch.no_grad():
@@ -54,7 +54,7 @@ TOGETHER = 32  # in one export: two processes that share these tests export few 
 
 
 class Together(nn.Module):
-    """Models side by side: one export costs little more than that of a single one."""
+    """Models side by side: one export of all costs little more than that of one."""
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ def dense() -> nn.Module:
 
 
 def normalised() -> nn.Module:
-    """A convolution with batch norm behind it, an activation, dropout."""
+    """A convolution, batch norm, an activation and dropout."""
     norm = nn.BatchNorm2d(2)
     with torch.no_grad():
         for tensor in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
@@ -200,7 +200,7 @@ EITHER = pytest.mark.parametrize("source", [NETWORKS["dense"][0], NETWORKS["dens
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_both_readers_give_one_graph(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
-    """The same operations under the names that the user gave, the same values, in the precision of the network."""
+    """The operations, names, values and precision are equal."""
     module, file, expected = NETWORKS[name]
     traced, read = module.read(tmp_path, dtype), file.read(tmp_path, dtype)
     shape = module.shape
@@ -286,9 +286,7 @@ MIXED: dict[str, list[tuple[Source, str]]] = {
     "index of samples": [mixed(lambda x: x[torch.arange(x.shape[0]), torch.arange(x.shape[0]) % 4], "index")],
     "split": [mixed(lambda x: x.split([1, x.shape[0] - 1])[1], "split")],
     "repeat": [mixed(lambda x: x.repeat(2, 1), "repeat")],
-    "broadcast": [
-        mixed(lambda x: (x.sum(1) + x.unsqueeze(2)).flatten(1), "broadcasting of values of different rank")
-    ],
+    "broadcast": [mixed(lambda x: (x.sum(1) + x.unsqueeze(2)).flatten(1), "broadcasting of values of different rank")],
     "unsqueeze": [mixed(lambda x: x.unsqueeze(0), "unsqueeze")],
     "convolution": [mixed(lambda x: F.conv1d(x.unsqueeze(0), torch.ones(3, x.shape[0], 2)), "unsqueeze")],
 }
@@ -339,7 +337,7 @@ ODD = [
 
 
 class Foreign(File):
-    """With operators of another domain."""
+    """A file with operators of another domain."""
 
     def model(self, dtype: torch.dtype = torch.float32) -> onnx.ModelProto:
         model = super().model(dtype)

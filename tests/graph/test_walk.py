@@ -1,3 +1,5 @@
+"""The two walks through a graph."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from tests.models import MODELS, graph_of
 
 @dataclass(frozen=True)
 class Paths:
-    """How many paths lead here, and which nodes they meet."""
+    """The number of paths to a node, and the nodes on them."""
 
     count: int
     met: frozenset[str] = frozenset()
@@ -71,7 +73,7 @@ def test_values_may_be_carried_to_a_node_inside() -> None:
 
 
 def test_the_most_that_is_held_is_counted() -> None:
-    """a, b, c and d are alive with d; what computing b takes is only there with it."""
+    """a, b, c and d are held together; the extra memory of b counts only while b is computed."""
     graph = diamond()
     ones, nothing = dict.fromkeys("xabcdef", 1), dict.fromkeys("xabcdef", 0)
     assert peak_elements(graph, ones, nothing) == 4

@@ -20,8 +20,8 @@ from proofmap.bounds.passes import Bounder, Pass
 from proofmap.bounds.state import BoundState
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph
-from proofmap.graph.rewrite.bilinear import in_products
-from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.graph.rewrite.bilinear import with_entrywise_products
+from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.rounding.rigorous_support import check_error_bounds
 from proofmap.runtime import progress
 from proofmap.runtime.memory import bytes_needed, keep_freed, row_chunk_bytes, run_in_chunks
@@ -97,9 +97,9 @@ def _solve(task: _SolveTask, sharing: Sharing) -> Tensor:
     """Bound the specification in pieces of cases, or of single members, that fit the budget."""
     plan, balls = task.plan, task.cases.balls
     if plan.hidden:  # passes that bound hidden nodes can bound the differences of pairs too
-        task = replace(task, graph=in_pairs(task.graph, balls.x))
+        task = replace(task, graph=with_pairwise_maxima(task.graph, balls.x))
     if any(one.optimises for one in plan.passes):
-        task = replace(task, graph=in_products(task.graph))
+        task = replace(task, graph=with_entrywise_products(task.graph))
     count, rows, _ = task.specification.shape
     members = balls.members
     every = torch.arange(count * members, device=balls.x.device)

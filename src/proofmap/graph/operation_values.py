@@ -84,7 +84,7 @@ def add(node: Node, *xs: Tensor) -> Tensor:
     return total
 
 
-def summed(node: Node, x: Tensor) -> Tensor:
+def sum_axes(node: Node, x: Tensor) -> Tensor:
     """Return the sum over axes."""
     axes = [axis + 1 for axis in node.attributes["axes"]]
     return x.sum(axes, keepdim=node.attributes["keepdim"])
@@ -110,7 +110,7 @@ def expand(node: Node, x: Tensor) -> Tensor:
     return x.reshape(x.shape[0], *(1,) * (len(shape) + 1 - x.ndim), *x.shape[1:]).expand(x.shape[0], *shape)
 
 
-def sliced(node: Node, x: Tensor) -> Tensor:
+def slice_axis(node: Node, x: Tensor) -> Tensor:
     """Return a range of entries along an axis."""
     start, stop, step = node.attributes["range"]
     return x[(slice(None),) * (node.attributes["axis"] + 1) + (slice(start, stop, step),)]

@@ -79,7 +79,7 @@ OPERATIONS: dict[str, Operation] = {
     "keep": Operation(operation_values.keep, "weighted", same_place),
     "add": Operation(operation_values.add, "unsigned", same_place),
     "concat": Operation(lambda node, *xs: torch.cat(xs, node.attributes["axis"] + 1), "unsigned", same_position),
-    "sum": Operation(operation_values.summed, "unsigned"),
+    "sum": Operation(operation_values.sum_axes, "unsigned"),
     "avg_pool": Operation(operation_values.avg_pool, "unsigned", pooling_window),
     "adaptive_avg_pool": Operation(operation_values.adaptive_avg_pool, "unsigned"),
     "reshape": Operation(lambda node, x: x.reshape(x.shape[0], *node.attributes["shape"]), "unsigned"),
@@ -88,7 +88,7 @@ OPERATIONS: dict[str, Operation] = {
     "index": Operation(
         lambda node, x: x.index_select(node.attributes["axis"] + 1, node.attributes["index"].to(x.device)), "unsigned"
     ),
-    "slice": Operation(operation_values.sliced, "unsigned"),
+    "slice": Operation(operation_values.slice_axis, "unsigned"),
     "pad": Operation(operation_values.pad, "unsigned", padding_window),
     # functions of one scalar
     "relu": _plain(F.relu, activation=True),

@@ -9,7 +9,7 @@ from math import prod
 from torch import Tensor
 
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.rewrite.pairwise_maximum import larger
+from proofmap.graph.rewrite.pairwise_maximum import maximum_nodes
 from proofmap.proof.check import PAIRS
 
 __all__ = ["in_maxima"]
@@ -23,7 +23,7 @@ def in_maxima(graph: Graph, like: Tensor) -> Graph:
     nodes: list[Node] = []
     for node in graph.nodes:
         if node.op == "maximum":
-            nodes += larger(node.name, node.inputs[0], node.inputs[1], node.shape, like)
+            nodes += maximum_nodes(node.name, node.inputs[0], node.inputs[1], node.shape, like)
         elif node.op == "max_pool" and _fits(node, graph[node.inputs[0]].shape):
             nodes += _tournament(node, graph[node.inputs[0]], like)
         else:
@@ -50,7 +50,7 @@ def _tournament(node: Node, source: Node, like: Tensor) -> list[Node]:
         left = names[len(names) // 2 * 2 :]
         for a, b in zip(names[::2], names[1::2], strict=False):
             name = node.name if len(names) == 2 else f"{a}.or"
-            nodes += larger(name, a, b, node.shape, like)
+            nodes += maximum_nodes(name, a, b, node.shape, like)
             left.insert(len(left) - len(names) % 2, name)
         names = left
     return nodes

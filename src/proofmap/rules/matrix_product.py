@@ -57,8 +57,8 @@ class Contract(Nonlinear):
     """y_ij = Σ_k a_ik b_kj over the last two axes.
 
     (a - n)(b - m) lies between ± r_a r_b, with n, m the middles and r the radii of both intervals. These are the planes
-    of `elementwise_product` with both shares at 1/2, added up. Where the shares are optimised, `in_products` splits the
-    matrix product into elementwise products.
+    of `elementwise_product` with both shares at 1/2, added up. Where the shares are optimised,
+    `with_entrywise_products` splits the matrix product into elementwise products.
     """
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:

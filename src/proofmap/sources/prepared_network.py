@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from proofmap.errors import InputError
 from proofmap.graph import Graph, Node
 from proofmap.graph.ir import ModelFile
-from proofmap.graph.rewrite.fold import fold
+from proofmap.graph.rewrite.fold import fold_constants
 from proofmap.sources.preparation import Preparation
 
 __all__ = ["Prepared", "put_behind", "wrapped"]
@@ -88,7 +88,7 @@ def put_behind(graph: Graph, preparation: Preparation) -> tuple[Graph, tuple[int
     output = renamed.get(graph.output, graph.output)
     file = _prepared(graph.file, preparation, len(shape))
     whole = replace(graph, nodes=(*nodes, *rest), output=output, file=file)
-    return fold(whole).to(torch.device("cpu"), graph.dtype), shape
+    return fold_constants(whole).to(torch.device("cpu"), graph.dtype), shape
 
 
 def _prepared(file: ModelFile | None, preparation: Preparation, rank: int) -> ModelFile | None:

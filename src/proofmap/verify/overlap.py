@@ -22,7 +22,7 @@ from proofmap.errors import BoundError, InputError
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
-from proofmap.graph.rewrite.fold import has_extremes
+from proofmap.graph.rewrite.fold import has_extreme_weights
 from proofmap.graph.rewrite.probability_head import decision_margin, saturation_margin
 from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Samples, Target
@@ -217,7 +217,7 @@ def overlap(
 def family_overlap(graph: Graph, family: Family, target: Target, how: OverlapSettings, rival: Target = None) -> Overlap:
     """The same for a family of balls that stands already; towards its own class it is 0."""
     bounded(graph)
-    if has_extremes(graph):  # only rigorous bounds know the range of float32
+    if has_extreme_weights(graph):  # only rigorous bounds know the range of float32
         how = replace(how, rigorous=True)
     with full_precision(family.x.device), torch.no_grad():
         logits = logits_of(graph, family.x)

@@ -26,7 +26,7 @@ from proofmap.attack.pgd import climbs
 from proofmap.bounds import Cases, Exact, Method, solve
 from proofmap.errors import BoundError, InputError
 from proofmap.graph import Graph, bounded
-from proofmap.graph.rewrite.fold import has_extremes
+from proofmap.graph.rewrite.fold import has_extreme_weights
 from proofmap.graph.rewrite.probability_head import SINGLE_SIGMOID, MAX_LOGIT_GAP, decision_margin
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
@@ -114,7 +114,7 @@ def decide(
     method = method_of(bounds)
     device = torch.device("cpu") if device is None else device
     check(graph, regions)
-    rigorous = rigorous_on(graph, rigorous) or has_extremes(graph)
+    rigorous = rigorous_on(graph, rigorous) or has_extreme_weights(graph)
     return replace(_decided(graph, regions, method, run, device, memory, rigorous), rigorous=rigorous)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.bounds.differences.invprop import ConstrainedBounds, invprop
 from proofmap.graph.classes import margins
-from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.verify.objective import forms_of
 from tests.bounds.attack import climbed_points
 from tests.bounds.setting import BUDGET, values_at
@@ -31,7 +31,7 @@ def rivals(graph: pm.Graph, x: Tensor) -> Tensor:
 def test_bounds_hold_where_the_floor_is_reached(case: Case, norm: float) -> None:
     """Hidden intervals, bounds and forms hold at all points that reach the floor."""
     x = case.inputs(2, torch.float64, seed=1)
-    graph = in_pairs(graph_of(case, torch.float64), x)
+    graph = with_pairwise_maxima(graph_of(case, torch.float64), x)
     family = pm.Ball(0.05, norm, (case.low, case.high)).at(x)
     forms = rivals(graph, x)
     drawn = family.sample(200, torch.Generator().manual_seed(2))

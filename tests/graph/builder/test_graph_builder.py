@@ -1,3 +1,5 @@
+"""The graph builder: names, placeholders, errors, and broadcasting."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Pooling and reductions over axes, against definitions window by window."""
+
 from __future__ import annotations
 
 from itertools import product

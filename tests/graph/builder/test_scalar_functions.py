@@ -1,3 +1,5 @@
+"""Functions of one scalar, products and maxima, against torch."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -88,7 +90,7 @@ def test_words_for_scalars(name: str) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 6.0), (-1.0, inf), (-inf, 0.5), (0.3, 0.3)])
 def test_a_clamp_has_the_slope_0_at_its_limits(low: float, high: float) -> None:
-    """As torch's ReLU6 has, of which a gradient may meet some: sums of float32 cancel to 0 now and then."""
+    """Torch's ReLU6 has it too. Gradients may meet such points: float32 sums are sometimes exactly 0."""
     graph = built((4,), lambda b: scalar_functions.clamp(b, "y", "input", low, high))
     x = torch.tensor([[low, high, -7.0, 0.4]]).nan_to_num(posinf=9.0, neginf=-9.0).to(graph.dtype).requires_grad_()
     y = graph(x)

@@ -1,4 +1,4 @@
-"""Softmax of what a mask leaves: exactly zero elsewhere, and no infinite number in the graph."""
+"""Masked softmax: exactly zero where the mask hides, and no infinite number in the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX files for the tests: made by hand, run by onnxruntime, compared with what is loaded."""
+"""ONNX files for the tests: made by hand, run by onnxruntime, compared with the loaded graph."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make(
     listed: bool = False,
     kind: int = TensorProto.FLOAT,
 ) -> onnx.ModelProto:
-    """A model from x to y; `listed`: with its initializers among the inputs, as old files have them."""
+    """Return a model from x to y. listed: list the initializers among the inputs, as in old files."""
     stored = [numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]
     inputs = [helper.make_tensor_value_info("x", kind, list(shape))]
     if listed:
@@ -50,7 +50,7 @@ def make(
 
 
 def run(model: onnx.ModelProto, x: Array) -> Array:
-    """What onnxruntime makes of x, or onnx's reference implementation where the opset is too new for it."""
+    """Run the model by onnxruntime, or by onnx's reference implementation if the opset is too new."""
     name = next(i.name for i in model.graph.input if i.name not in {t.name for t in model.graph.initializer})
     if max(entry.version for entry in model.opset_import) > 26:
         results: Any = ReferenceEvaluator(model).run(None, {name: x})
@@ -69,7 +69,7 @@ def loaded(model: onnx.ModelProto, folder: Path) -> Graph:
 
 
 def assert_same(model: onnx.ModelProto, folder: Path) -> Graph:
-    """Loaded, the model gives what onnxruntime gives: for any number of samples, or for the one that the file fixes."""
+    """Check the loaded model against onnxruntime, for any number of samples or for the number that the file fixes."""
     graph = loaded(model, folder)
     kind = model.graph.input[0].type.tensor_type
     fixed = kind.shape.dim[0].dim_value

@@ -1,4 +1,4 @@
-"""Single operations as ONNX files, for tables of them: built in each opset, run by onnxruntime, read by us."""
+"""Single operations as ONNX files: built in each opset, run by onnxruntime, and read."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def cases(*specs: Spec, opsets: Sequence[int] | None = None) -> list[Any]:
 
 
 def assert_read(spec: Spec, opset: int, folder: Path) -> Graph:
-    """Loaded, the operation gives what onnxruntime gives."""
+    """Check that the loaded operation agrees with onnxruntime."""
     nodes = [*spec.build(opset), node("Flatten", ["h"], ["y"])]
     read = {name for n in nodes for name in n.input}
     constants = {name: np.asarray(value) for name, value in spec.constants.items() if name in read}

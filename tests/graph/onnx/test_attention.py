@@ -1,4 +1,4 @@
-"""Attention in files: with masks of minus infinity, of which none reaches a bound, and as one operator."""
+"""Attention in ONNX files: with masks of minus infinity, which never reach a bound, and as one operator."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_operator_gives_what_onnxs_evaluator_gives(name: str, tmp_path: Path
 
 
 def test_heads_of_keys_may_be_shared(tmp_path: Path) -> None:
-    """Four of queries, two of keys and values."""
+    """There are four heads of queries, and two of keys and values."""
     nodes = [
         node("Slice", ["x", "zero", "two", "one"], ["k"]),
         node("Attention", ["x", "k", "k"], ["o"]),
@@ -117,7 +117,7 @@ def test_heads_of_keys_may_be_shared(tmp_path: Path) -> None:
 
 
 def test_attributes_that_nobody_looked_at_are_refused(tmp_path: Path) -> None:
-    """A newer opset may have given an operator a new one, which would change what it means."""
+    """A newer opset may add an attribute that changes the meaning of an operator."""
     nodes = [node("Relu", ["x"], ["h"], sharpness=2.0), node("Flatten", ["h"], ["y"])]
     with pytest.raises(UnsupportedError, match="no rule for Relu with sharpness"):
         bounded(loaded(make(nodes, ("n", 4)), tmp_path))

@@ -1,4 +1,4 @@
-"""Operations of two values, of which either may be the smaller one: what is read has the shape they have together."""
+"""Broadcasting of two values: either one may be the smaller, and the result has their common shape."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_branch_and_a_constant(op: str, right: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("op", ["Add", "Sub", "Max", "Min", "Sum", "Mean"])
 def test_two_branches(op: str, tmp_path: Path) -> None:
-    """x and its sum over an axis, which is 1 afterwards."""
+    """The values are x and its sum over an axis, which has length 1 afterwards."""
     for shape, axis in product(BRANCHES, (1, 2)):
         nodes = [node("ReduceSum", ["x", "axes"], ["s"], keepdims=1), node(op, ["s", "x"], ["h"])]
         assert_read(fixed(op, shape, nodes, {"axes": np.array([axis])}), 13, tmp_path)

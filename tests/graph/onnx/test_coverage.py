@@ -1,4 +1,4 @@
-"""docs/onnx.md says what becomes of onnx's own test models: a few operations each time, all of them by `make whole`."""
+"""Check of docs/onnx.md against onnx's own test models: a few operations each time, all with `make whole`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MODULES = ("einsum", "lpnormalization", "pow", "spacetodepth", "softmax")
 
 
 def stated(op: str) -> str:
-    """The page's line for an operation."""
+    """Return the page's line for an operation."""
     lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
     return next(line for line in lines if line.startswith(f"| {op} | "))
 

@@ -1,4 +1,4 @@
-"""Transformers, recurrent networks and gates as torch's two exporters write them: read, equal, and bounded."""
+"""Transformers, recurrent networks and gates as torch's two exporters write them: equal logits, sound bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZE, TOKENS = 8, 5
 
 
 class Sequence(nn.Module):
-    """A recurrent layer, and a head on what it puts out last, or on its last state."""
+    """A recurrent layer, and a head on its last output or on its last state."""
 
     def __init__(self, kind: Callable[..., nn.Module], *, state: bool = False, **how: Any) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Sequence(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Torch's own layer of a transformer, with the tokens first or the samples."""
+    """Torch's transformer layer, with the tokens or the samples first."""
 
     def __init__(self, *, first: bool, activation: str) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Encoder(nn.Module):
 
 
 class Causal(nn.Module):
-    """Attention that looks back alone."""
+    """Causal attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Causal(nn.Module):
 
 
 class Block(nn.Module):
-    """As verifiers' benchmarks have it: batch norm in the place of layer norm, softmax attention, a ReLU network."""
+    """A block of verification benchmarks: batch norm instead of layer norm, softmax attention, a ReLU network."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 def assert_read(name: str, folder: Path, *, opset: int, dynamo: bool, free: bool) -> None:
-    """Read back, the exported network gives what onnxruntime gives, and what torch gives; its bounds hold."""
+    """Check the loaded network against onnxruntime and torch, and check that its bounds hold."""
     make, shape = NETWORKS[name]
     torch.manual_seed(0)
     model, x = make().eval(), torch.rand(3, *shape)

@@ -1,4 +1,4 @@
-"""ONNX's operators that are linear because their places, masks or factors are constants, against onnxruntime."""
+"""ONNX operators that are linear because their positions, masks or factors are constants, against onnxruntime."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def einsum(equation: str, shape: tuple[int, ...], *constants: Array, first: bool
 
 
 def scatter(label: str, shape: tuple[int, ...], index: Array, updates: Array | None, **how: Any) -> Spec:
-    """Of a constant, or of the double of what would be overwritten; for files of one sample."""
+    """Write a constant, or twice the overwritten entries; for files of one sample."""
     op = label.partition(" ")[0]
     constants = {"i": index} | ({} if updates is None else {"u": updates})
     nodes = [node(op, ["x", "i", "u"], ["h"], **how)]
@@ -90,7 +90,7 @@ def scatter(label: str, shape: tuple[int, ...], index: Array, updates: Array | N
 
 
 def where(label: str, shape: tuple[int, ...], x: str, y: str, constant: Array | None = None) -> Spec:
-    """Of x, relu(x) and a constant."""
+    """Select from x, relu(x) and a constant."""
     nodes = [node("Relu", ["x"], ["r"]), node("Where", ["m", x, y], ["h"])]
     return fixed(label, shape, nodes, {"m": MASK, "c": constant}, (9, 16))
 
@@ -191,7 +191,7 @@ REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
 
 @pytest.mark.parametrize(("nodes", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_has_no_rule_is_named(nodes: list[onnx.NodeProto], message: str, tmp_path: Path) -> None:
-    """The same sentence in front of the operation, whatever else the file has."""
+    """The message starts with the same sentence, whatever else the file contains."""
     constants = {
         "twice": ints(0, 1, 1, 0, 1, 1).reshape(2, 3),
         "cells": CELLS,

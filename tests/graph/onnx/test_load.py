@@ -1,3 +1,5 @@
+"""`pm.load`: files that are read, and files that are refused."""
+
 from __future__ import annotations
 
 import os
@@ -86,7 +88,7 @@ def test_what_the_output_does_not_need_is_not_read(tmp_path: Path) -> None:
 
 
 def outside(model: onnx.ModelProto, location: str, **entries: str) -> onnx.ModelProto:
-    """The model with its first weights kept at the location."""
+    """Return the model with its first weights stored at the location."""
     tensor = model.graph.initializer[0]
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
@@ -267,7 +269,7 @@ def test_softplus_as_exporters_write_it_is_one(factor: float, limit: float, tmp_
     [node("Add", ["x", "rows"], ["h"], name="bad"), node("Sin", ["h"], ["y"])],
 ], ids=["after", "before"])  # fmt: skip
 def test_mixed_samples_are_refused_beside_what_has_no_rule(nodes: list[onnx.NodeProto], tmp_path: Path) -> None:
-    """A rule for the sine would not help: onnxruntime runs the file for one sample or five."""
+    """A rule for the sine would not help: the file mixes samples, and onnxruntime runs it for one sample or five."""
     with pytest.raises(ModelError, match=r"\(node 'bad'\) mixes the samples of a batch"):
         loaded(make(nodes, ("n", 4), {"rows": floats(5, 4)}), tmp_path)
 

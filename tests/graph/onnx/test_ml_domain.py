@@ -1,4 +1,4 @@
-"""Models of scikit-learn, trained here on its own data and written by skl2onnx: read, equal, and bounded."""
+"""scikit-learn models, trained on its own data and exported by skl2onnx: equal outputs, sound bounds."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def fitted(name: str, classes: int) -> tuple[onnx.ModelProto, Array]:
 
 
 def probabilities(model: onnx.ModelProto, x: Array) -> Array:
-    """What onnxruntime gives beside the labels: an array, or a map for each sample."""
+    """Return onnxruntime's probabilities, from an array or from a map for each sample."""
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     _, values = session.run(None, {session.get_inputs()[0].name: x})
     return np.array([[row[c] for c in sorted(row)] for row in values]) if isinstance(values, list) else values
@@ -84,7 +84,7 @@ def test_a_pipeline_gives_what_onnxruntime_gives(name: str, classes: int, tmp_pa
 
 
 def assert_inside(graph: Graph, x: torch.Tensor) -> None:
-    """Points of a ball stay inside its bounds, which are finite and not the whole range."""
+    """Check that points of a ball stay inside its bounds, which are finite and not the whole range."""
     eps = 1e-3 * float(x.abs().max())
     family = Ball(eps).at(x[:3])
     lower, upper = both_sides(graph, family, Backward(), "shared")
@@ -185,7 +185,7 @@ def test_two_outputs_of_numbers_are_refused(tmp_path: Path) -> None:
 
 
 def test_every_operator_is_tested() -> None:
-    """Those of pipelines are what skl2onnx has written."""
+    """The operators of pipelines are those that skl2onnx writes."""
     written = {node.op_type for name in PIPELINES for node in fitted(name, 3)[0].graph.node if node.domain}
     by_hand = {"LinearRegressor", "ArrayFeatureExtractor", "FeatureVectorizer", "Imputer"}
     assert {f"ai.onnx.ml.{name}" for name in written | by_hand} >= set(ML_OPERATORS)

@@ -1,4 +1,4 @@
-"""Norms by a sample's own statistics, and what is made of all entries along axes, as ONNX has them."""
+"""ONNX normalisation by the statistics of each sample, and reductions along axes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_it_gives_what_onnxruntime_gives(spec: Spec, opset: int, tmp_path: Path)
 
 
 def test_every_operator_of_the_tables_is_tested() -> None:
-    """Those of old are in `test_ops`; SimplifiedLayerNormalization is a name that no checker of ONNX knows."""
+    """Older operators are in `test_operator_table`; no ONNX checker knows SimplifiedLayerNormalization."""
     tested = {n.op_type for spec in SPECS for opset in spec.opsets for n in spec.build(opset)}
     old = {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "SimplifiedLayerNormalization"}
     assert {*NORMS, *REDUCE} <= tested | old
@@ -90,7 +90,7 @@ def test_an_rms_norm_has_another_name_in_files_of_onnxruntime(tmp_path: Path) ->
 
 @pytest.mark.parametrize("op", ["LogSoftmax", "ReduceLogSumExp"])
 def test_large_numbers_neither_overflow_nor_vanish(op: str, tmp_path: Path) -> None:
-    """Behind it comes an operation that keeps the model from ending in it."""
+    """An operation follows, so that the model does not end in a probability head."""
     how: dict[str, Any] = {"axes": [1]} if op == "ReduceLogSumExp" else {}
     nodes = [node("Mul", ["x", "c"], ["m"]), node(op, ["m"], ["l"], **how), node("LeakyRelu", ["l"], ["h"])]
     graph = assert_read(fixed(op, (4,), nodes, {"c": np.float32(500)}), 13, tmp_path)

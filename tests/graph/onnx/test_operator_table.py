@@ -1,3 +1,5 @@
+"""The table of ONNX operators, each against onnxruntime."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Recurrent layers as ONNX has them, in every direction and layout, by onnxruntime or onnx's own evaluator."""
+"""ONNX recurrent layers in every direction and layout, against onnxruntime or onnx's own evaluator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 def weights(op: str, ways: int, *, bias: bool, start: bool) -> dict[str, Array]:
-    """W, R, and where they are wanted B and the first states."""
+    """Return W and R and, if asked for, B and the initial states."""
     rows = GATES[op] * SIZE
     made = {"w": floats(ways, rows, FEATURES), "r": floats(ways, rows, SIZE, seed=2)}
     made |= {"b": floats(ways, 2 * rows, seed=3)} if bias else {}
@@ -35,7 +35,7 @@ def weights(op: str, ways: int, *, bias: bool, start: bool) -> dict[str, Array]:
 
 
 def file(op: str, output: int, how: dict[str, Any], constants: dict[str, Array], batch: int | str) -> onnx.ModelProto:
-    """From x (n, length, features), whose samples go second and come back, to one of the layer's outputs."""
+    """Return a file from x (n, length, features) to an output of the layer; the samples move to axis 1 and back."""
     layer = ["t", "w", "r", "b" * ("b" in constants), "", *(name for name in ("h", "c") if name in constants)]
     back = [2, 0, 1, 3] if output == 0 else [1, 0, 2]
     nodes = [
@@ -83,7 +83,7 @@ def assert_inside(graph: Graph) -> None:
 
 @pytest.mark.parametrize("op", GATES)
 def test_samples_may_stand_first(op: str, tmp_path: Path) -> None:
-    """With layout 1, of which onnxruntime has none."""
+    """This is layout 1, which onnxruntime does not support."""
     constants = weights(op, 2, bias=True, start=False)
     layer = node(op, ["x", "w", "r", "b"], ["o"], hidden_size=SIZE, layout=1, direction="bidirectional")
     model = make([layer, node("Flatten", ["o"], ["y"])], ("n", LENGTH, FEATURES), constants, opset=14)

@@ -1,4 +1,4 @@
-"""Files in which the samples leave dimension 0: read as functions of one sample."""
+"""Files in which the samples leave axis 0: they are read as functions of one sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.graph.onnx.specs import node
 
 
 def around(*inner: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """Nodes from a, which is x (n, 3, 4) with the samples second, to b, which is turned back."""
+    """Add nodes from a, which is x (n, 3, 4) with the samples on axis 1, to b, which is transposed back."""
     first = node("Transpose", ["x"], ["a"], perm=[1, 0, 2])
     return [first, *inner, node("Transpose", ["b"], ["c"], perm=[1, 0, 2]), node("Flatten", ["c"], ["y"])]
 
@@ -104,7 +104,7 @@ def test_samples_that_meet_are_refused_unless_there_is_one(name: str, tmp_path: 
 
 
 def test_a_free_number_of_samples_needs_a_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without onnxruntime nothing says that several samples do not meet: then the file is refused as it was."""
+    """Without onnxruntime nothing shows that samples are independent: the file is refused."""
     monkeypatch.setattr(check, "start_session", None)
     monkeypatch.setattr(runtime_session, "start_session", None)
     with pytest.raises(ModelError, match=r"Transpose \(node 'a'\) mixes the samples"):
@@ -121,7 +121,7 @@ def test_operations_without_a_rule_are_named_there_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", [(4,), (3, 4), (2, 3, 4)])
 @pytest.mark.parametrize("right", [(4,), (4, 3), (2, 4, 3)])
 def test_products_have_numpys_shapes(left: tuple[int, ...], right: tuple[int, ...], tmp_path: Path) -> None:
-    """Vectors, matrices and stacks of them, of constants and of branches."""
+    """The factors are vectors, matrices and stacks of matrices, constant or computed."""
     nodes = [
         node("Slice", ["x", "start", "first", "one"], ["p"]),
         node("Reshape", ["p", "shape"], ["a"]),
@@ -162,7 +162,7 @@ def test_products_have_numpys_shapes(left: tuple[int, ...], right: tuple[int, ..
     ],
 )
 def test_letters_may_be_any(equation: str, shape: tuple[int, ...], other: tuple[int, ...], tmp_path: Path) -> None:
-    """By a constant, of a value that has no axis for samples."""
+    """The value has no axis for samples, and the other operand is a constant."""
     nodes = [
         node("Reshape", ["x", "shape"], ["a"]),
         node("Einsum", ["a", "c"] if other else ["a"], ["e"], equation=equation),
@@ -173,7 +173,7 @@ def test_letters_may_be_any(equation: str, shape: tuple[int, ...], other: tuple[
 
 
 def test_sides_of_a_condition_that_is_known_are_read(tmp_path: Path) -> None:
-    """One that follows from shapes, too; what the other side would do does not matter."""
+    """The condition may follow from shapes. The other subgraph does not matter."""
     result = helper.make_tensor_value_info
     then = helper.make_graph([node("Relu", ["x"], ["t"])], "then", [], [result("t", TensorProto.FLOAT, None)])
     other = helper.make_graph([node("Sin", ["x"], ["s"])], "else", [], [result("s", TensorProto.FLOAT, None)])

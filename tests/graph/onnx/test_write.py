@@ -1,4 +1,4 @@
-"""Graphs written as ONNX files are the same function, by onnxruntime."""
+"""Graphs written as ONNX files compute the same function in onnxruntime."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_written_file_gives_the_same_logits(case: Case) -> None:
 
 
 def test_values_that_all_move_together_are_written() -> None:
-    """Attention by hand: products of branches along other axes than one, and softmax along one that is not the last."""
+    """Attention by hand: products of computed values, and softmax along an axis that is not the last."""
 
     def attend(x: torch.Tensor) -> torch.Tensor:
         y = (x @ x.transpose(1, 2)).softmax(1) @ (x + 1).rsqrt()
@@ -48,7 +48,7 @@ def test_values_that_all_move_together_are_written() -> None:
 
 
 def test_weights_are_written_bit_for_bit() -> None:
-    """Over the reals the file is the network with its weights as stored."""
+    """In exact arithmetic the file is the network with its stored weights."""
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     written = as_onnx(trace(model, torch.rand(1, 3)))
     stored = {bytes(tensor.raw_data) for tensor in written.graph.initializer}
@@ -56,7 +56,7 @@ def test_weights_are_written_bit_for_bit() -> None:
 
 
 def test_rows_are_a_layer_of_their_own() -> None:
-    """Whole numbers, and all that was there before unchanged."""
+    """The rows are whole numbers, and the rest of the file is unchanged."""
     graph = trace(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3)), torch.rand(1, 3))
     rows = torch.tensor([[1.0, -1.0, 0.0], [0.0, -1.0, 1.0]], dtype=torch.float64)
     before = as_onnx(graph)

@@ -1,4 +1,4 @@
-"""Matrix products taken apart: the same function, and closer where planes are chosen."""
+"""Matrix products as entrywise products: the same function, and tighter bounds with optimised planes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import proofmap as pm
 from proofmap.bounds import Alpha, Backward
 from proofmap.graph import trace
 from proofmap.graph.rewrite import bilinear
-from proofmap.graph.rewrite.bilinear import in_products
+from proofmap.graph.rewrite.bilinear import with_entrywise_products
 from tests.models import MODELS, graph_of
 
 NAMES = ["matrix product", "attention"]
@@ -20,7 +20,7 @@ NAMES = ["matrix product", "attention"]
 def test_the_same_function(name: str) -> None:
     case = MODELS[name]
     graph, x = graph_of(case, torch.float64), case.inputs(4, torch.float64)
-    products = in_products(graph)
+    products = with_entrywise_products(graph)
     torch.testing.assert_close(products(x), graph(x))
     ops = [node.op for node in products.nodes]
     assert "contract" not in ops
@@ -31,7 +31,7 @@ def test_the_same_function(name: str) -> None:
 def test_large_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(MODELS["matrix product"], torch.float64)
     monkeypatch.setattr(bilinear, "_MAX_PRODUCTS", 11)
-    assert in_products(graph) is graph
+    assert with_entrywise_products(graph) is graph
 
 
 class Kernel(nn.Module):

@@ -1,4 +1,4 @@
-"""Values without an axis: a model may make them, and bounds hold for it."""
+"""Scalar values (shape ()): models may contain them, and their bounds are sound."""
 
 from __future__ import annotations
 

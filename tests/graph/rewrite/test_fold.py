@@ -1,3 +1,5 @@
+"""Constant folding gives the same function with fewer nodes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,7 +11,7 @@ import torch
 from proofmap.graph import Graph
 from proofmap.graph.builder import scalar_functions, weighted_layers
 from proofmap.graph.builder.graph_builder import Builder
-from proofmap.graph.rewrite.fold import fold
+from proofmap.graph.rewrite.fold import fold_constants
 from proofmap.graph.sliding_windows import SlidingWindow
 from tests.graph.built import CPU, DOUBLE, assert_is, built, drawn, ops
 
@@ -78,7 +80,7 @@ def unfolded(shape: tuple[int, ...], build: Callable[[Builder], str]) -> Graph:
 def test_constants_are_folded(name: str) -> None:
     shape, first, second = MERGED[name]
     before = unfolded(shape, lambda b: second(b, first(b)))
-    after = fold(before)
+    after = fold_constants(before)
     assert [node.name for node in after.nodes[1:] if node.name != "flat"] == ["first"]
     assert len(before.nodes) == len(after.nodes) + 1
     assert_is(after, before)
@@ -113,7 +115,7 @@ KEPT: dict[str, tuple[tuple[int, ...], Callable[[Builder], str]]] = {
 @pytest.mark.parametrize("name", KEPT)
 def test_other_constants_are_kept(name: str) -> None:
     before = unfolded(*KEPT[name])
-    after = fold(before)
+    after = fold_constants(before)
     assert [node.name for node in after.nodes] == [node.name for node in before.nodes]
     assert_is(after, before)
 

@@ -1,4 +1,4 @@
-"""Maxima of two, with their differences: the same function, and bounds that see what moves together."""
+"""Pairwise maxima with their differences: the same function, and bounds that use the correlation of the two values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.bounds import Backward, Forward, Method, engine
 from proofmap.graph import Graph, Node, trace
-from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.rules import Interval, Relaxation
 from proofmap.rules.maximum_of_two import Larger
 
@@ -40,7 +40,7 @@ def traced(model: nn.Module, shape: tuple[int, ...]) -> tuple[Graph, Tensor]:
 def test_the_same_function(name: str) -> None:
     pool, shape, taken_apart = POOLS[name]
     graph, x = traced(nn.Sequential(pool, nn.Flatten()), shape)
-    pairs = in_pairs(graph, x)
+    pairs = with_pairwise_maxima(graph, x)
     assert torch.equal(pairs(x), graph(x))
     assert ("larger" in {node.op for node in pairs.nodes}) is taken_apart
     assert ("max_pool" in {node.op for node in pairs.nodes}) is not taken_apart
@@ -54,18 +54,18 @@ class Both(nn.Module):
 
 def test_a_maximum_of_branches() -> None:
     graph, x = traced(Both(), (5,))
-    pairs = in_pairs(graph, x)
+    pairs = with_pairwise_maxima(graph, x)
     assert torch.equal(pairs(x), graph(x))
     assert [node.op for node in pairs.nodes][-1] == "larger"
 
 
 def test_a_graph_without_maxima_is_itself() -> None:
     graph, x = traced(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), (3,))
-    assert in_pairs(graph, x) is graph
+    assert with_pairwise_maxima(graph, x) is graph
 
 
 class Neighbours(nn.Module):
-    """Logits s + 0.1 and max(s, s + 0.1), s the sum of all: they are one and the same."""
+    """Logits s + 0.1 and max(s, s + 0.1), which are equal; s is the sum of all inputs."""
 
     def __init__(self, pool: bool) -> None:
         super().__init__()
@@ -84,19 +84,19 @@ class Neighbours(nn.Module):
 @pytest.mark.parametrize("method", [Backward(), Forward()], ids=str)
 @pytest.mark.parametrize("pool", [True, False])
 def test_what_moves_together_is_told_apart(method: Method, pool: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The intervals of s and s + 0.1 overlap by far, their difference is 0.1."""
+    """The intervals of s and s + 0.1 overlap, but their difference is always 0.1."""
     graph, x = traced(Neighbours(pool), (6,))
     call = {"target": 0, "groups": pm.groups.columns(), "bounds": method, "rigorous": False}
     overlap = pm.overlap(graph, x, pm.Ball(0.5), **call)  # type: ignore[arg-type]
     assert float(overlap.full.abs().max()) < 1e-12
     assert float(overlap.frozen.abs().max()) < 1e-12
-    monkeypatch.setattr(engine, "in_pairs", lambda graph, like: graph)
+    monkeypatch.setattr(engine, "with_pairwise_maxima", lambda graph, like: graph)
     loose = pm.overlap(graph, x, pm.Ball(0.5), **call)  # type: ignore[arg-type]
     assert float(loose.full.min()) > 0.01
 
 
 def test_what_is_moved_has_the_members_own_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A frozen group narrows what the ReLU gives, and so the slices of it that are compared."""
+    """A frozen group narrows the interval of the ReLU, and so the slices of it that are compared."""
     seen: list[Interval] = []
     relax = Larger.relax
 

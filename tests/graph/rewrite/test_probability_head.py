@@ -1,4 +1,4 @@
-"""What only turns logits into probabilities is taken off a network, and the network decides as before."""
+"""Removal of the probability head: the network decides as before."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_one_probability_of_a_file_is_two_classes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("opset", [11, 13])
 def test_old_softmax_is_over_all_axes_behind(opset: int, tmp_path: Path) -> None:
-    """Before opset 13 it flattened what stands behind its axis."""
+    """Before opset 13, softmax flattens its axis and all later axes."""
     nodes = [node("Softmax", ["x"], ["s"], axis=1), node("Flatten", ["s"], ["y"])]
     graph = loaded(make(nodes, ("n", 3, 2), opset=opset), tmp_path)
     assert graph.taken_off == ("softmax" if opset == 11 else None)

@@ -1,4 +1,4 @@
-"""Two copies of a network, as one of their difference."""
+"""Twin network: the difference of two copies as one network."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import torch
 
 from proofmap.errors import BoundError
 from proofmap.graph.ops import compute
-from proofmap.graph.rewrite.pairwise_maximum import in_pairs
-from proofmap.graph.rewrite.twin_network import after, before, twin
+from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
+from proofmap.graph.rewrite.twin_network import first_copy_input, second_copy_input, twin
 from tests.bounds.setting import values_at
 from tests.models import MODELS, Case, graph_of
 
@@ -17,9 +17,9 @@ REFUSED = {"product", "contract", "softmax"}  # change by more than their own in
 
 @pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
 def test_differences_of_all_values(case: Case) -> None:
-    """From the difference of the inputs, and what either copy reads, node by node; a few operations are refused."""
+    """Every node is computed from the difference of its inputs and from the inputs of both copies."""
     x, z = case.inputs(3, torch.float64, seed=1), case.inputs(3, torch.float64, seed=2)
-    graph = in_pairs(graph_of(case, torch.float64), x)
+    graph = with_pairwise_maxima(graph_of(case, torch.float64), x)
     if REFUSED & {node.op for node in graph.nodes}:
         with pytest.raises(BoundError, match="compare two overlaps instead"):
             twin(graph)
@@ -31,7 +31,7 @@ def test_differences_of_all_values(case: Case) -> None:
             values[node.name] = compute(node, *(values[name] for name in node.inputs))
             if node.op == "change":
                 source = node.attributes["of"].inputs[0]
-                assert node.inputs == (before(node.name), after(node.name), source)
+                assert node.inputs == (first_copy_input(node.name), second_copy_input(node.name), source)
         else:
             reader = node.name.removesuffix(".before").removesuffix(".after").removesuffix(".rise")
             copy = first if node.name.endswith(".before") else second

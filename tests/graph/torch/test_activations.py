@@ -1,4 +1,4 @@
-"""Every activation of one scalar that torch.nn has is read, and tested wherever the table of models is."""
+"""Every activation of one scalar in torch.nn is read, and is part of the table of test models."""
 
 from __future__ import annotations
 

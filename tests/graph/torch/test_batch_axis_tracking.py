@@ -1,4 +1,4 @@
-"""Samples that leave dimension 0 and come back: read as what one sample is alone, and refused where they mix."""
+"""Samples that leave axis 0 and come back are tracked; operations that mix them are refused."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def from_heads(x: Tensor) -> Tensor:
 
 
 def first(function: Function) -> Function:
-    """Of rows first: (3, N, 4)."""
+    """Apply a function with the rows first: (3, N, 4)."""
     return lambda x: function(x.transpose(0, 1)).transpose(0, 1)
 
 
 def folded(function: Function) -> Function:
-    """Of heads beside the samples."""
+    """Apply a function with heads merged into the samples."""
     return lambda x: from_heads(function(heads(x)))
 
 
 def usual(x: Tensor) -> Tensor:
-    """Attention as networks for pictures write it: the three parts first."""
+    """Attention as in vision transformers: queries, keys and values on the first axis."""
     q, k, v = torch.cat([x, x.flip(1), -x], 2).reshape(-1, 3, 3, 2, 2).permute(2, 0, 3, 1, 4).unbind(0)
     return ((q @ k.transpose(-2, -1)).softmax(-1) @ v).transpose(1, 2).reshape(-1, 3, 4)
 
@@ -87,7 +87,7 @@ SIZES = {name: function(torch.rand(2, 3, 4)).flatten(1).shape[1] for name, funct
 
 @cache
 def traced() -> tuple[Graph, dict[str, slice]]:
-    """All functions side by side: one trace takes little longer than that of one."""
+    """Trace all functions side by side, which takes little longer than tracing one."""
     ends = [0, *accumulate(SIZES.values())]
     model = Apply(lambda x: torch.cat([function(x).flatten(1) for function in FUNCTIONS.values()], 1))
     graph = bounded(trace(model, torch.rand(1, 3, 4, dtype=torch.float64)))
@@ -103,7 +103,7 @@ def test_function_gives_what_torch_gives(name: str) -> None:
 
 
 def test_the_usual_attention_takes_cheap_nodes() -> None:
-    """No list of positions, and what is taken apart and put together again costs nothing."""
+    """The graph has no lists of positions, and splitting and joining heads costs nothing."""
     graph = bounded(trace(Apply(lambda x: usual(x).flatten(1)), torch.rand(1, 3, 4)))
     kinds = [node.op for node in graph.nodes]
     assert "index" in kinds  # the flip

@@ -1,4 +1,4 @@
-"""Layers of torch.nn that are more than one operation, against torch itself: attention, recurrent layers, norms."""
+"""torch.nn layers of several operations, against torch: attention, recurrent layers, norms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PADDED = torch.tensor([[False, True, False]])
 
 
 class With(nn.Module):
-    """What a function makes of a layer and its input."""
+    """A function of a layer and its input."""
 
     def __init__(self, make: Callable[[], nn.Module], call: Callable[[nn.Module, Tensor], Tensor]) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
 
 @cache
 def traced() -> tuple[nn.ModuleList, Graph, dict[str, slice]]:
-    """All modules side by side: one trace takes little longer than that of one."""
+    """Trace all modules side by side, which takes little longer than tracing one."""
     modules = nn.ModuleList(seeded(lambda pair=pair: With(*pair)) for pair in MODULES.values()).double()  # type: ignore[misc]
     whole = Apply(lambda x: torch.cat([module(x) for module in modules], 1))
     whole.parts = modules
@@ -285,7 +285,7 @@ def test_points_of_a_ball_stay_within_bounds(name: str) -> None:
 
 
 class Masked(nn.Module):
-    """A mask of minus infinity among the tensors of a module."""
+    """A module with a mask of minus infinity among its tensors."""
 
     def __init__(self, call: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
@@ -353,7 +353,7 @@ def test_what_has_no_rule_is_named(name: str) -> None:
 
 
 def test_positions_in_a_table_are_refused_and_its_rows_are_not() -> None:
-    """The advice of the message is followed."""
+    """The test follows the advice of the message."""
     layers = nn.Sequential(nn.Embedding(7, 4), nn.Flatten(), nn.Linear(12, 3))
     x = torch.tensor([[1, 5, 2]])
     with pytest.raises(InputError, match=r"positions of rows in '0', expected floats.*get_submodule\('0'\)\(x\)\)$"):

@@ -1,4 +1,4 @@
-"""Torch's operators that are linear because their places, masks or factors are constants, against torch itself."""
+"""Torch operators that are linear because their positions, masks or factors are constants, against torch."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def applied(name: str, x: Tensor) -> Tensor:
 
 @cache
 def traced() -> tuple[Graph, dict[str, slice]]:
-    """All functions side by side, and what each of them gives: one trace takes little longer than that of one."""
+    """Trace all functions side by side, which takes little longer than tracing one; return also their values."""
     x = torch.rand(1, SIZE, dtype=torch.float64)
     ends = [0, *accumulate(applied(name, x).shape[1] for name in TABLE)]
     graph = trace(Apply(lambda x: torch.cat([applied(name, x) for name in TABLE], 1)), x)
@@ -139,7 +139,7 @@ def traced() -> tuple[Graph, dict[str, slice]]:
 
 @cache
 def values(n: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Points, and what the graph makes of them."""
+    """Return points and the graph's outputs at them."""
     x = torch.rand(n, SIZE, generator=torch.Generator().manual_seed(n), dtype=dtype) - 0.5
     return x, traced()[0].to(x.device, dtype)(x)
 
@@ -226,7 +226,7 @@ UNREAD: dict[str, Function] = {
 @pytest.mark.parametrize("function", UNREAD.values(), ids=UNREAD)
 @pytest.mark.parametrize("outside", [-0.5, 0.0], ids=["undefined", "infinite"])
 def test_what_is_written_over_is_not_read(function: Function, outside: float) -> None:
-    """It may be no number at all."""
+    """The overwritten entries may be NaN."""
     model = Apply(lambda x: function(x).flatten(1))
     x = torch.where(MASK, 0.5 + 0.25 * torch.rand(2, 3, 4, dtype=torch.float64), outside)
     graph = trace(model, x[:1])

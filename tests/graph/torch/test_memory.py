@@ -1,4 +1,4 @@
-"""Memory that runs out while a model is traced says nothing against the model."""
+"""Running out of memory during tracing is not reported as a fault of the model."""
 
 from __future__ import annotations
 

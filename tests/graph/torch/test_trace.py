@@ -1,3 +1,5 @@
+"""`pm.trace`: modules that are read, and modules that are refused."""
+
 from __future__ import annotations
 
 import copy
@@ -31,7 +33,7 @@ DEEP = [case for name, case in MODELS.items() if name.startswith("deep")]
     "name", [*(case.name for case in DEEP), "conv2d same", "conv_transpose2d groups", "split and chunk"]
 )
 def test_operators_taken_apart_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read as it was written, and what only came through torch's decompositions."""
+    """Operators are read directly, and after torch's decompositions."""
     monkeypatch.setattr(import_module("proofmap.graph.torch.export"), "_has_converters", lambda graph: False)
     case = MODELS[name]
     model = case.build(torch.float64)
@@ -72,7 +74,7 @@ def test_every_operator_of_torch_in_the_table_exists() -> None:
 
 
 class Watched(nn.Module):
-    """Keeps what it saw, as models with hooks for explanations do."""
+    """Stores its activations, as models with hooks for explanations do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -391,7 +393,7 @@ def test_quantised_layers_are_named() -> None:
 
 
 def test_maps_of_one_channel_whatever_their_strides() -> None:
-    """torch 2.13 reads beyond such maps in single precision, given strides that an axis of one makes meaningless."""
+    """torch 2.13 reads out of bounds for such maps in single precision, with arbitrary strides of an axis of one."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Conv2d(1, 5, (4, 3), (1, 2), (0, 1)), nn.Flatten())

@@ -1,4 +1,4 @@
-"""A model in training mode is not the function that it decides by: nothing is explained or proven of it."""
+"""A model in training mode is refused if evaluation mode would be another function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ X = torch.rand(2, 4)
 
 
 class Own(nn.Module):
-    """Dropout as functions write it."""
+    """Functional dropout."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ def test_modes_that_change_nothing_are_fine(model: nn.Module) -> None:
 
 
 def test_going_back_to_training_is_seen() -> None:
-    """The graph of a module is kept from call to call, and the mode may change between them."""
+    """The mode may change between two calls."""
     model = nn.Sequential(nn.Linear(4, 3), nn.Dropout()).eval()
     eva, saliency = pm.EVA(model, BALL, progress=False), Saliency(model)
     eva.explain(X)

@@ -26,7 +26,7 @@ from proofmap.bounds.differences.invprop import invprop
 from proofmap.bounds.engine import solve
 from proofmap.bounds.method import Backward
 from proofmap.graph.ir import Graph
-from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.graph.rewrite.twin_network import twin
 from proofmap.inputs.family import Family
 from proofmap.rules import Interval
@@ -55,7 +55,7 @@ def drops(
             bounds are 0.
         until: a time of `time.monotonic`. Groups that are not bounded by then have the interval [0, inf].
     """
-    graph = in_pairs(graph, family.x)
+    graph = with_pairwise_maxima(graph, family.x)
     twins = twin(graph)
     result = forms.new_zeros(family.count, family.groups, 2)
     each = bytes_needed("walk", sum(node.size for node in twins.nodes), forms.element_size())

@@ -23,7 +23,7 @@ from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.graph import Node
 from proofmap.graph.opaque import opaque_node
 from proofmap.graph.ops import OPERATIONS, compute
-from proofmap.graph.torch import Hooked
+from proofmap.graph.torch import HookedModule
 from proofmap.graph.walk import push
 
 __all__ = ["ClassActivation", "GradCAM", "GradCAMPlusPlus"]
@@ -101,7 +101,7 @@ def _last_convolution(task: BaselineBatch) -> str:
 def _modules_of_opaque_part(task: BaselineBatch) -> dict[str, nn.Module]:
     """Return the modules of an opaque part, in the order of their calls."""
     foreign = opaque_node(task.graph)
-    return foreign[1].layers(task.x[:1]) if foreign is not None and isinstance(foreign[1], Hooked) else {}
+    return foreign[1].layers(task.x[:1]) if foreign is not None and isinstance(foreign[1], HookedModule) else {}
 
 
 def _node_of_layer(task: BaselineBatch, layer: str) -> str:
@@ -124,7 +124,7 @@ def _maps_and_gradient(task: BaselineBatch, at: str) -> tuple[Tensor, Tensor]:
 
     def step(node: Node, *inputs: Tensor) -> Tensor:
         nonlocal maps
-        if part is not None and node is part[0] and isinstance(part[1], Hooked) and at not in names:
+        if part is not None and node is part[0] and isinstance(part[1], HookedModule) and at not in names:
             maps, value = part[1].inside(inputs[0], at)
             return value
         value = compute(node, *inputs)

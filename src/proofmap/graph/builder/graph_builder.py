@@ -20,7 +20,7 @@ from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import compute
 from proofmap.graph.rewrite.entry_axis import with_entry_axis
-from proofmap.graph.rewrite.fold import fold
+from proofmap.graph.rewrite.fold import fold_constants
 from proofmap.graph.rewrite.probability_head import output_shape_error, without_probability_head
 from proofmap.graph.walk import ancestors
 
@@ -104,7 +104,7 @@ class Builder:
         nodes = tuple(node for node in self.nodes.values() if node.name in needed or node.op == "input")
         for node in nodes:
             _check_constants(node, dtype)
-        return fold(with_entry_axis(Graph(nodes, output, taken_off))).to(device, dtype)
+        return fold_constants(with_entry_axis(Graph(nodes, output, taken_off))).to(device, dtype)
 
     def add_node(
         self,

@@ -67,7 +67,7 @@ def _type_name(kind: int) -> str:
     return TensorProto.DataType.Name(kind) if kind in TensorProto.DataType.values() else str(kind)
 
 
-def is_known(info: ValueInfoProto) -> bool:
+def has_fixed_shape(info: ValueInfoProto) -> bool:
     """Return whether every axis of a sample has a fixed size."""
     dims = info.type.tensor_type.shape.dim
     return len(dims) > 0 and all(d.HasField("dim_value") for d in dims[1:])
@@ -76,7 +76,7 @@ def is_known(info: ValueInfoProto) -> bool:
 def sizes_of(info: ValueInfoProto) -> tuple[int | None, list[int]]:
     """Return (the number of samples, or None if it is free; the shape of one sample) of the input."""
     dims = info.type.tensor_type.shape.dim
-    if len(dims) < 2 or not is_known(info) or any(d.dim_value < 1 for d in dims[1:]):
+    if len(dims) < 2 or not has_fixed_shape(info) or any(d.dim_value < 1 for d in dims[1:]):
         shape = ", ".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in dims)
         raise ModelError(
             f"the input {info.name!r} has shape ({shape}), expected the samples first and then fixed sizes: export the "

@@ -24,7 +24,7 @@ from proofmap.graph.builder.graph_builder import MAX_SCALARS, MixedSamplesError,
 from proofmap.graph.ir import Graph
 from proofmap.graph.onnx.message_fields import inner_names
 from proofmap.graph.onnx.read import Reader
-from proofmap.graph.onnx.runtime_session import Session
+from proofmap.graph.onnx.runtime_session import RuntimeSession
 from proofmap.graph.opaque import FEW_POINTS, MANY_POINTS, bottlenecks, points_around, prepend_opaque, sample_dependence
 from proofmap.graph.rewrite.probability_head import argmax_error, output_shape_error
 
@@ -57,7 +57,7 @@ def run_as_is(
     cuts.setdefault(reader.output, reader.nodes[-1])
     elements = max(8 * start.size, 2 * sum(map(prod, reader.shapes.values())))
     try:
-        several = Session(missing, elements, False, _file_up_to(reader, list(cuts)), batch)
+        several = RuntimeSession(missing, elements, False, _file_up_to(reader, list(cuts)), batch)
         values = dict(zip(cuts, several.outputs(points), strict=True))
     except Exception as error:  # a file may be wrong in any way, and onnxruntime missing
         if mixed is not None and missing == mixed.missing:
@@ -82,7 +82,7 @@ def run_as_is(
 def _accepts(reader: Reader, x: Tensor) -> bool:
     """Return whether onnxruntime runs the file at x."""
     try:
-        Session((), 0, False, _file_up_to(reader, [reader.output]), reader.fixed_batch or 0).outputs(x)
+        RuntimeSession((), 0, False, _file_up_to(reader, [reader.output]), reader.fixed_batch or 0).outputs(x)
     except Exception:  # as above
         return False
     return True
@@ -94,7 +94,7 @@ def _unrunnable(error: Exception) -> str:
     return f"add one under proofmap/rules; onnxruntime cannot run the file either ({first_line(error)})"
 
 
-def _refusal(reader: Reader, run: Session, points: Tensor, output: Tensor) -> ModelError:
+def _refusal(reader: Reader, run: RuntimeSession, points: Tensor, output: Tensor) -> ModelError:
     if not output.is_floating_point():
         last = reader.nodes[-1]
         return argmax_error(last.op_type, last.name or reader.output)

@@ -252,7 +252,7 @@ class Reader:
         """The shapes for one sample that onnx can infer."""
         try:
             graph = onnx.shape_inference.infer_shapes(self.model, data_prop=True).graph
-            infos = filter(message_fields.is_known, (*graph.value_info, *graph.output))
+            infos = filter(message_fields.has_fixed_shape, (*graph.value_info, *graph.output))
             return {info.name: message_fields.sizes_of(info)[1] for info in infos}
         except Exception:  # only needed for a longer list in an error
             return {}

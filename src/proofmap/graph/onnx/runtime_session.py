@@ -14,11 +14,11 @@ from torch import Tensor
 
 from proofmap.graph.opaque import OpaqueFunction
 
-__all__ = ["Session", "start_session"]
+__all__ = ["RuntimeSession", "start_session"]
 
 
 @dataclass(frozen=True, eq=False)
-class Session(OpaqueFunction):
+class RuntimeSession(OpaqueFunction):
     """The outputs of an ONNX model with one input, in its own precision on the CPU; without gradients.
 
     batch: the number of samples that the file fixes; 0 if it is free. The hash covers the file's operations and weights
@@ -54,7 +54,7 @@ class Session(OpaqueFunction):
             parts.append([_sample_rows(torch.from_numpy(np.array(one)), len(filled), len(piece)) for one in outputs])
         return [torch.cat(one) for one in zip(*parts, strict=True)]
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> Session:
+    def to(self, device: torch.device, dtype: torch.dtype) -> RuntimeSession:
         return self
 
     def hash_parts(self) -> Iterator[str | Tensor]:

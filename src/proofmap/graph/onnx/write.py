@@ -56,7 +56,7 @@ def with_rows(model: ModelProto, rows: Tensor) -> ModelProto:
     graph, (logits,) = whole.graph, whole.graph.output
     kind, batch = logits.type.tensor_type.elem_type, logits.type.tensor_type.shape.dim[0]
     taken = {name for node in graph.node for name in (*node.input, *node.output)}
-    matrix, result = (_free(name, taken) for name in ("claim.rows", "claim.Y"))
+    matrix, result = (_free_name(name, taken) for name in ("claim.rows", "claim.Y"))
     values = rows.T.contiguous().numpy().astype(helper.tensor_dtype_to_np_dtype(kind))
     graph.initializer.append(numpy_helper.from_array(values, matrix))
     graph.node.append(helper.make_node("MatMul", [logits.name, matrix], [result], name=result))
@@ -67,7 +67,7 @@ def with_rows(model: ModelProto, rows: Tensor) -> ModelProto:
     return whole
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free_name(name: str, taken: set[str]) -> str:
     while name in taken:
         name += "'"
     return name

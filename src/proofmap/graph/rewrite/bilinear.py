@@ -10,7 +10,7 @@ from proofmap.graph.ir import Graph, Node
 _MAX_PRODUCTS = 2**16  # largest number of products in one matrix product: with more, linear forms get too wide
 
 
-def in_products(graph: Graph) -> Graph:
+def with_entrywise_products(graph: Graph) -> Graph:
     """Return the same function; matrix products with more than `_MAX_PRODUCTS` products stay."""
     nodes: list[Node] = []
     for node in graph.nodes:

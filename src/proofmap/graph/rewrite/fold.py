@@ -23,7 +23,7 @@ _AFFINE_ROUNDING_ERRORS = (
 )
 
 
-def fold(graph: Graph) -> Graph:
+def fold_constants(graph: Graph) -> Graph:
     """Return the same function with fewer nodes: batch norm and other affine operations disappear.
 
     An affine node is merged into the linear, conv, conv_transpose, matmul or affine node before it, or else into the
@@ -49,7 +49,7 @@ def fold(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(done.values()), output=renamed[graph.output])
 
 
-def has_extremes(graph: Graph) -> bool:
+def has_extreme_weights(graph: Graph) -> bool:
     """Return whether a weight is so large that values may leave float32 and later weights may hide it."""
     return any(_largest(node.weight) > _EXTREME_WEIGHT for node in graph.nodes)
 

@@ -12,7 +12,7 @@ from proofmap.graph.ir import Graph, Node
 _MAX_WINDOW_ENTRIES = 9  # largest window, in entries: with more there are too many differences
 
 
-def in_pairs(graph: Graph, like: Tensor) -> Graph:
+def with_pairwise_maxima(graph: Graph, like: Tensor) -> Graph:
     """Return the same function with `larger` nodes for max pools and maxima; pools with padding or large windows stay.
 
     A pool is reduced axis by axis, the last one first. New weights have the device and precision of `like`.
@@ -20,7 +20,7 @@ def in_pairs(graph: Graph, like: Tensor) -> Graph:
     nodes: list[Node] = []
     for node in graph.nodes:
         if node.op == "maximum":
-            nodes += larger(node.name, node.inputs[0], node.inputs[1], node.shape, like)
+            nodes += maximum_nodes(node.name, node.inputs[0], node.inputs[1], node.shape, like)
         elif node.op == "max_pool" and _is_splittable(node, graph[node.inputs[0]].shape):
             nodes += _split_pool(node, graph[node.inputs[0]], like)
         else:
@@ -36,7 +36,7 @@ def _is_splittable(node: Node, shape: tuple[int, ...]) -> bool:
     return whole and not any(a["padding"]) and 1 < prod(a["kernel"]) <= _MAX_WINDOW_ENTRIES
 
 
-def larger(name: str, a: str, b: str, shape: tuple[int, ...], like: Tensor) -> list[Node]:
+def maximum_nodes(name: str, a: str, b: str, shape: tuple[int, ...], like: Tensor) -> list[Node]:
     """Return nodes that compute max(a, b) under this name."""
     minus = torch.full((1,) * len(shape), -1.0, dtype=like.dtype, device=like.device)
     return [
@@ -60,7 +60,7 @@ def _split_pool(node: Node, source: Node, like: Tensor) -> list[Node]:
             part = f"{node.name}.axis{axis}.part{k}"
             nodes.append(Node(part, "slice", (whole,), shape, attributes={"axis": axis, "range": taken}))
             if k:
-                nodes += larger(f"{node.name}.axis{axis}.first{k}", largest, part, shape, like)
+                nodes += maximum_nodes(f"{node.name}.axis{axis}.first{k}", largest, part, shape, like)
             largest = nodes[-1].name
     last = nodes.pop()
     return [*nodes, Node(node.name, last.op, last.inputs, last.shape, attributes=last.attributes)]

@@ -1,7 +1,7 @@
 """The reader for torch modules: torch.export, a table of converters, and opaque parts that torch itself runs."""
 
 from proofmap.graph.torch.compiled import eager, uncompiled
-from proofmap.graph.torch.hooked_module import Hooked
+from proofmap.graph.torch.hooked_module import HookedModule
 from proofmap.graph.torch.trace import trace
 
-__all__ = ["Hooked", "eager", "trace", "uncompiled"]
+__all__ = ["HookedModule", "eager", "trace", "uncompiled"]

@@ -24,10 +24,10 @@ def check(graph: Graph, model: nn.Module, x: Tensor, precision: torch.dtype) -> 
     """Compare graph and module at x and at a point drawn around it, in the model's precision and in that of x."""
     noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
     points = torch.cat([x, x.min() + (x.max() - x.min() + 1) * (noise - 0.25)])
-    run = _checked(graph, model)
+    run = _checked_model(graph, model)
 
     def double(exact: Tensor) -> Tensor:
-        return _checked(graph, copy.deepcopy(model).double())(exact)
+        return _checked_model(graph, copy.deepcopy(model).double())(exact)
 
     whose = "the traced graph and the model differ by {} of the largest logit"
     require_agreement(graph, Reference(run, double), points, whose, _ADVICE)
@@ -63,7 +63,7 @@ def output_of(model: nn.Module, points: Tensor) -> Tensor:
     return value
 
 
-def _checked(graph: Graph, model: nn.Module) -> BatchFunction:
+def _checked_model(graph: Graph, model: nn.Module) -> BatchFunction:
     """Return the model as a function of batches that checks shape and finiteness of the output."""
     outputs = graph.as_model(torch.zeros(1, graph.classes)).shape[1]
 

@@ -14,10 +14,10 @@ from proofmap.graph.torch.operator_table import CONVERTERS
 from proofmap.runtime.memory import is_out_of_memory
 from proofmap.runtime.silence import quiet
 
-BATCH = 29  # samples in the exported batch: a prime that is no usual size, so that no other axis has it
+EXPORT_BATCH_SIZE = 29  # samples in the exported batch: a prime that is no usual size, so that no other axis has it
 
 # Operators that export must not decompose, because bounds of the parts are looser or missing.
-KEPT = """
+KEPT_OPERATORS = """
 linear matmul batch_norm prelu hardswish hardsigmoid silu mish gelu softplus elu selu celu leaky_relu log_sigmoid
 softshrink hardshrink threshold rrelu
 pad stack roll max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
@@ -32,9 +32,9 @@ logsumexp lstm.input gru.input rnn_tanh.input rnn_relu.input
 """
 
 
-def kept() -> list[Any]:
-    """Return those of `KEPT` that this version of torch has."""
-    names = (name.split(".") for name in KEPT.split())
+def kept_operators() -> list[Any]:
+    """Return those of `KEPT_OPERATORS` that this version of torch has."""
+    names = (name.split(".") for name in KEPT_OPERATORS.split())
     ops = (getattr(getattr(torch.ops.aten, name, None), (*overload, "default")[0], None) for name, *overload in names)
     return [op for op in ops if op is not None]
 
@@ -69,8 +69,9 @@ class ExportError(ModelError):
     def __init__(self, reason: str, shape: tuple[int, ...]) -> None:
         self.reason: str = f"torch.export cannot follow ({reason})"
         super().__init__(
-            f"torch.export cannot follow the model on a batch of {BATCH} of shape {shape} ({reason}): check that it "
-            "takes one tensor of that shape, any number of samples, and that its forward has no branches on values"
+            f"torch.export cannot follow the model on a batch of {EXPORT_BATCH_SIZE} of shape {shape} ({reason}): "
+            "check that it takes one tensor of that shape, any number of samples, and that its forward has no branches "
+            "on values"
         )
 
 
@@ -81,7 +82,7 @@ def _has_converters(graph: fx.Graph) -> bool:
 
 def _decompositions() -> Any:
     table = torch.export.default_decompositions()
-    for op in kept():
+    for op in kept_operators():
         table.pop(op, None)
     return table
 

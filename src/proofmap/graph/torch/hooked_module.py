@@ -22,7 +22,7 @@ from proofmap.errors import ModelError, first_line
 from proofmap.graph.opaque import OpaqueFunction
 from proofmap.graph.torch.compiled import uncompiled
 
-__all__ = ["Hooked", "Site", "find_site", "hook"]
+__all__ = ["HookedModule", "Site", "find_site", "hook"]
 
 
 Side = Literal["input", "output"]
@@ -39,7 +39,7 @@ class Site:
 
 
 @dataclass(frozen=True, eq=False)
-class Hooked(OpaqueFunction):
+class HookedModule(OpaqueFunction):
     """The module's value at a site (None: its output).
 
     The hash covers the classes of all submodules with their source code, if Python has it, their settings, and every
@@ -51,7 +51,7 @@ class Hooked(OpaqueFunction):
     code: tuple[str, ...]
 
     @classmethod
-    def of(cls, model: nn.Module, site: Site | None, missing: tuple[tuple[str, str], ...], x: Tensor) -> Hooked:
+    def of(cls, model: nn.Module, site: Site | None, missing: tuple[tuple[str, str], ...], x: Tensor) -> HookedModule:
         """Return a copy of the model that is read at the site, for samples like x (1, *shape)."""
         try:
             module = copy.deepcopy(model).eval()
@@ -87,7 +87,7 @@ class Hooked(OpaqueFunction):
             self(x)
         return layers
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> Hooked:
+    def to(self, device: torch.device, dtype: torch.dtype) -> HookedModule:
         tensors = (*self.module.parameters(), *self.module.buffers())
         there = all(t.device == device and (t.dtype == dtype or not t.is_floating_point()) for t in tensors)
         return self if there else replace(self, module=copy.deepcopy(self.module).to(device, dtype))

@@ -22,11 +22,11 @@ from proofmap.graph.ir import Graph, Node
 from proofmap.graph.opaque import FEW_POINTS, MANY_POINTS, bottlenecks, points_around, prepend_opaque, sample_dependence
 from proofmap.graph.rewrite.probability_head import output_shape_error
 from proofmap.graph.torch.check import output_of
-from proofmap.graph.torch.export import BATCH, evaluate_call, module_path
-from proofmap.graph.torch.hooked_module import Hooked, Site, find_site
+from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, evaluate_call, module_path
+from proofmap.graph.torch.hooked_module import HookedModule, Site, find_site
 from proofmap.runtime.precision import full_precision
 
-__all__ = ["Exported", "run_as_is"]
+__all__ = ["ExportedModel", "run_as_is"]
 
 _OUTPUT_NAME = "output"  # the node name of a value that is not named after an operation
 
@@ -34,7 +34,7 @@ Missing = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Exported:
+class ExportedModel:
     """The exported program of a model for a batch, and a function that reads the operations after one of them."""
 
     program: ExportedProgram
@@ -43,7 +43,7 @@ class Exported:
 
 
 def run_as_is(
-    model: nn.Module, x: Tensor, missing: Missing, mixed: MixedSamplesError | None, exported: Exported | None
+    model: nn.Module, x: Tensor, missing: Missing, mixed: MixedSamplesError | None, exported: ExportedModel | None
 ) -> Graph:
     """Return the graph, with an opaque node, of a model in evaluation mode for samples like x (1, *shape)."""
     start = Node("input", "input", (), tuple(x.shape[1:]))
@@ -54,11 +54,11 @@ def run_as_is(
             raise mixed or ModelError(reason)
         parts = () if exported is None else (_split_at(model, x, node, exported) for node in _cut_candidates(exported))
         for name, site, tail in filter(None, parts):
-            run = Hooked.of(model, site, missing, x)
+            run = HookedModule.of(model, site, missing, x)
             if sample_dependence(run, points, [1]) is None:
                 return prepend_opaque(name, start, run, tail)
         whole = Graph((Node(_OUTPUT_NAME, "input", (), tuple(model(points).shape[1:])),), _OUTPUT_NAME)
-        return prepend_opaque(_OUTPUT_NAME, start, Hooked.of(model, None, missing, x), whole)
+        return prepend_opaque(_OUTPUT_NAME, start, HookedModule.of(model, None, missing, x), whole)
 
 
 def _refusal(model: nn.Module, points: Tensor) -> str | None:
@@ -77,7 +77,7 @@ def _refusal(model: nn.Module, points: Tensor) -> str | None:
     return None
 
 
-def _cut_candidates(exported: Exported) -> Iterator[fx.Node]:
+def _cut_candidates(exported: ExportedModel) -> Iterator[fx.Node]:
     """Yield the calls, from the last one without a rule on, whose value is all that later calls depend on."""
     signature, nodes = exported.program.graph_signature, list(exported.program.graph.nodes)
     (entry,) = (n for n in nodes if n.name == signature.user_inputs[0])
@@ -97,19 +97,21 @@ def _cut_candidates(exported: Exported) -> Iterator[fx.Node]:
             yield node
 
 
-def _split_at(model: nn.Module, x: Tensor, node: fx.Node, exported: Exported) -> tuple[str, Site | None, Graph] | None:
+def _split_at(
+    model: nn.Module, x: Tensor, node: fx.Node, exported: ExportedModel
+) -> tuple[str, Site | None, Graph] | None:
     """Return (a name for the node's value, the site of a hook that reads it, the graph after it), or None."""
     is_output = node.name == exported.program.graph_signature.user_outputs[0]
     places = list(_hook_places(node))
     shape = tuple(node.meta["val"].shape)
-    if not (places or is_output) or shape[:1] != (BATCH,):
+    if not (places or is_output) or shape[:1] != (EXPORT_BATCH_SIZE,):
         return None
     called = module_path(node)
     try:
         tail = exported.read(node, called, shape[1:])
         if is_output:
             return called, None, tail
-        points = points_around(x, BATCH)
+        points = points_around(x, EXPORT_BATCH_SIZE)
         value = evaluate_call(exported.program, points, node)
         for path, side in places:
             site = find_site(model, points, path, side, value)

@@ -24,7 +24,7 @@ def _add(sign: float, b: Builder, name: str, x: Any, y: Any, alpha: float = 1) -
     return b.add(name, x, y * factor if isinstance(y, Tensor) else b.scale(f"{name}.scaled", y, factor))
 
 
-def _div(b: Builder, name: str, x: Any, y: Any, *, rounding_mode: str | None = None) -> str:
+def _divide(b: Builder, name: str, x: Any, y: Any, *, rounding_mode: str | None = None) -> str:
     if rounding_mode is not None:
         raise NoRule(f"with rounding_mode {rounding_mode!r}")
     return scalar_functions.div(b, name, as_value(x), as_value(y))
@@ -73,7 +73,7 @@ def _glu(b: Builder, name: str, x: str, axis: int = -1) -> str:
     return scalar_functions.mul(b, name, value, b.add_node(f"{name}.gate", "sigmoid", [gate]))
 
 
-def _item(b: Builder, name: str, xs: Any, k: int) -> Any:
+def _get_item(b: Builder, name: str, xs: Any, k: int) -> Any:
     if k >= len(xs):
         raise NoRule("of the positions of a maximum")
     return xs[k]
@@ -94,7 +94,7 @@ CONVERTERS: dict[str, Callable[..., Any]] = {
     **RECURRENT,
     **SHAPES,
     **operators({op: partial(_unary, op) for op in _UNARY.split()}),
-    "<built-in function getitem>": _item,
+    "<built-in function getitem>": _get_item,
 } | operators(
     {
         "clone alias contiguous detach lift_fresh_copy _assert_tensor_metadata": lambda b, name, x, *_, **__: x,
@@ -103,7 +103,7 @@ CONVERTERS: dict[str, Callable[..., Any]] = {
         "rsub.Scalar": lambda b, name, x, y, alpha=1: _add(-1.0, b, name, y, x, alpha=alpha),
         "neg": lambda b, name, x: b.scale(name, x, -1.0),
         "mul.Tensor mul.Scalar": lambda b, name, x, y: scalar_functions.mul(b, name, as_value(x), as_value(y)),
-        "div.Tensor div.Scalar div.Tensor_mode": _div,
+        "div.Tensor div.Scalar div.Tensor_mode": _divide,
         "_to_copy": _convert_type,
         "dropout": _dropout,
         "native_dropout": as_first_result(_dropout),

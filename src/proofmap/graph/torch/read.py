@@ -16,10 +16,13 @@ from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoR
 from proofmap.graph.ir import Graph
 from proofmap.graph.torch.batch_axis import DisplacedBatch
 from proofmap.graph.torch.batch_axis_tracking import ACCEPT_DISPLACED, convert_displaced
-from proofmap.graph.torch.export import BATCH, module_path, stored_tensors
+from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, module_path, stored_tensors
 from proofmap.graph.torch.operator_table import CONVERTERS
 
-_EMPTY = ("aten.empty", "aten.new_empty")  # the entries are overwritten later, otherwise the model is not a function
+_UNINITIALISED = (
+    "aten.empty",
+    "aten.new_empty",
+)  # the entries are overwritten later, otherwise the model is not a function
 
 
 def read(
@@ -28,16 +31,16 @@ def read(
     dtype: torch.dtype,
     start: fx.Node | None = None,
     name: str = "input",
-    bad: dict[str, fx.Node] | None = None,
+    failed: dict[str, fx.Node] | None = None,
 ) -> Graph:
     """Convert every call of the exported program; calls of constants are computed immediately.
 
-    start: the call whose value, with this name and shape, becomes the graph's input. bad: collects the calls without a
-    rule, by the names of their placeholders.
+    start: the call whose value, with this name and shape, becomes the graph's input.
+    failed: collects the calls without a rule, by the names of their placeholders.
     """
     signature, tensors = exported.graph_signature, stored_tensors(exported)
     values: dict[str, Any] = {}
-    builder = Builder(shape, BATCH, name, dtype)
+    builder = Builder(shape, EXPORT_BATCH_SIZE, name, dtype)
     for node in exported.graph.nodes:
         if node.name == signature.user_inputs[0] or node is start:
             if node is start or start is None:
@@ -45,16 +48,16 @@ def read(
         elif node.op == "placeholder":
             values[node.name] = tensors[node.name].detach().cpu().clone()
         elif node.op == "call_function" and all(n.name in values for n in node.all_input_nodes):
-            value = _convert(builder, node, values)
+            value = _convert_call(builder, node, values)
             if isinstance(value, DisplacedBatch) and node.name == signature.user_outputs[0]:
                 value = builder.add_broken(value.error.node, [value.node], builder.shape(value.node), value.error)
             values[node.name] = value
-            if bad is not None:
-                bad.update((name, node) for name in (*builder.missing, *builder.mixing) if name not in bad)
+            if failed is not None:
+                failed.update((name, node) for name in (*builder.missing, *builder.mixing) if name not in failed)
     return builder.finish(values[str(signature.user_outputs[0])], torch.device("cpu"), dtype)
 
 
-def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
+def _convert_call(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
     args = fx.node.map_arg(node.args, lambda n: values[n.name])
     kwargs = fx.node.map_arg(node.kwargs, lambda n: values[n.name])
     inputs = tree_leaves([values[n.name] for n in node.all_input_nodes])
@@ -62,7 +65,7 @@ def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
     nodes = [v.node if isinstance(v, DisplacedBatch) else v for v in inputs if isinstance(v, str | DisplacedBatch)]
     op, name = str(node.target), module_path(node)
     if not nodes:
-        return _constant(node, name, args, kwargs)
+        return _compute_constant(node, name, args, kwargs)
     try:
         if op not in CONVERTERS:
             raise NoRule
@@ -85,19 +88,19 @@ def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
     return _placeholders(node.meta.get("val"), lambda shape: builder.add_broken(name, nodes, shape, fault))
 
 
-def _constant(node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:
+def _compute_constant(node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:
     assert callable(node.target)
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         raise ModelError(f"{node.target} (node {name!r}) draws random numbers, expected a model that is a function")
     if "device" in kwargs:
         kwargs = {**kwargs, "device": torch.device("cpu")}
     value = node.target(*args, **kwargs)
-    return value.zero_() if str(node.target).startswith(_EMPTY) else value
+    return value.zero_() if str(node.target).startswith(_UNINITIALISED) else value
 
 
 def _placeholders(meta: Any, place: Callable[[list[int]], str]) -> Any:
     """Add a placeholder for each result, in the shape that export found."""
     if isinstance(meta, list | tuple):
         return [_placeholders(item, place) for item in meta]
-    shape = tuple(meta.shape) if isinstance(meta, Tensor) else (BATCH, 1)
+    shape = tuple(meta.shape) if isinstance(meta, Tensor) else (EXPORT_BATCH_SIZE, 1)
     return place([int(n) for n in shape[1:]])

@@ -19,8 +19,8 @@ from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.ir import Graph
 from proofmap.graph.torch.check import check
 from proofmap.graph.torch.compiled import eager, uncompiled
-from proofmap.graph.torch.export import BATCH, ExportError, export
-from proofmap.graph.torch.opaque_part import Exported, run_as_is
+from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, ExportError, export
+from proofmap.graph.torch.opaque_part import ExportedModel, run_as_is
 from proofmap.graph.torch.read import read
 from proofmap.graph.torch.training_mode import check_mode
 from proofmap.runtime.precision import full_precision
@@ -38,20 +38,20 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
     >>> pm.trace(model, x).nodes[1].op
     'reshape'
     """
-    _check_kind(model, x)
+    _check_layers_and_input(model, x)
     if x.ndim < 2 or not x.is_floating_point() or not x.numel():
         raise InputError(f"got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, ...) of floats")
     model = eager(model)
     if isinstance(model, torch.jit.ScriptModule):  # its attributes cannot be restored
         model = copy.deepcopy(model)
-    dtype, device = _check(model, x)
+    dtype, device = _check_tensors(model, x)
     probe = x[:1].detach().to(device, dtype)
-    with uncompiled(), _untouched(model):
+    with uncompiled(), _restored(model):
         check_mode(model, probe)
-    with uncompiled(), _untouched(model), torch.no_grad():
+    with uncompiled(), _restored(model), torch.no_grad():
         model.eval()
         try:
-            graph = _follow(model, probe, dtype).to(device, dtype)
+            graph = _read_module(model, probe, dtype).to(device, dtype)
         except ExportError as error:
             advice = _axes_advice(model, x.detach().to(device, dtype))
             if advice is None:
@@ -65,12 +65,12 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
 def _axes_advice(model: nn.Module, x: Tensor) -> str | None:
     """Return advice if the model refuses x (N, *shape) but accepts it with a batch axis or with channels first."""
     shape = tuple(x.shape)
-    if _takes(model, x[None]):
+    if _accepts(model, x[None]):
         return (
             f"got x of shape {shape}, read as {len(x)} samples of shape {shape[1:]}, which the model refuses; it takes "
             "one sample of x's own shape: add the batch axis, x[None]"
         )
-    if x.ndim == 4 and _takes(model, x[:1].permute(0, 3, 1, 2)):
+    if x.ndim == 4 and _accepts(model, x[:1].permute(0, 3, 1, 2)):
         return (
             f"got x of shape {shape}, channels last (N, H, W, C), which the model refuses; it takes (N, C, H, W): "
             "use x.permute(0, 3, 1, 2)"
@@ -78,7 +78,7 @@ def _axes_advice(model: nn.Module, x: Tensor) -> str | None:
     return None
 
 
-def _takes(model: nn.Module, x: Tensor) -> bool:
+def _accepts(model: nn.Module, x: Tensor) -> bool:
     """Return whether the model accepts this batch."""
     try:
         model(x)
@@ -87,7 +87,7 @@ def _takes(model: nn.Module, x: Tensor) -> bool:
     return True
 
 
-def _check_kind(model: nn.Module, x: Tensor) -> None:
+def _check_layers_and_input(model: nn.Module, x: Tensor) -> None:
     """Raise if the model has quantised layers, or if x holds integer indices into an embedding table."""
     for name, part in model.named_modules():
         if ".quantized." in f"{type(part).__module__}.":
@@ -105,38 +105,38 @@ def _check_kind(model: nn.Module, x: Tensor) -> None:
         )
 
 
-def _follow(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
+def _read_module(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
     """Return the graph of a model in evaluation mode for samples like x (1, *shape), with an opaque part if needed."""
     if isinstance(model, torch.jit.ScriptModule):
         return run_as_is(model, x, (("output", "the whole model, a TorchScript module"),), None, None)
     try:
-        program = export(model, x.repeat(BATCH, *(1,) * (x.ndim - 1)))
+        program = export(model, x.repeat(EXPORT_BATCH_SIZE, *(1,) * (x.ndim - 1)))
     except ExportError as error:
         try:
             model(x)
         except Exception:  # the model itself fails
             raise error from error.__cause__
         return run_as_is(model, x, (("output", f"the whole model, which {error.reason}"),), None, None)
-    bad: dict[str, fx.Node] = {}
+    failed: dict[str, fx.Node] = {}
 
     def rest(start: fx.Node, name: str, shape: Sequence[int]) -> Graph:
         return read(program, shape, dtype, start, name).to(x.device, dtype)
 
     try:
-        return read(program, x.shape[1:], dtype, bad=bad)
+        return read(program, x.shape[1:], dtype, failed=failed)
     except UnsupportedError as error:
         missing = tuple(
             dict.fromkeys((node.partition("#")[0], op) for node, op in error.nodes)
         )  # one entry for each module, not for each call
         mixed = error.__cause__ if isinstance(error.__cause__, MixedSamplesError) else None
-        last = next(bad[name] for name in reversed(bad) if name in dict(error.nodes))
+        last = next(failed[name] for name in reversed(failed) if name in dict(error.nodes))
     except MixedSamplesError as error:
         missing, mixed = error.missing, error
-        last = next(iter(bad.values()))
-    return run_as_is(model, x, missing, mixed, Exported(program, last, rest))
+        last = next(iter(failed.values()))
+    return run_as_is(model, x, missing, mixed, ExportedModel(program, last, rest))
 
 
-def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
+def _check_tensors(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
     """Return the precision and the device of the model. Raise unless its tensors are finite floats of one kind."""
     if any(is_lazy(parameter) for parameter in model.parameters()):
         raise ModelError("got a model whose lazy layers have no weights yet: run it once on an input")
@@ -149,7 +149,7 @@ def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
         if not tensor.is_floating_point():
             continue
         kinds.setdefault((tensor.dtype, tensor.device), name)
-        if not (_finite(tensor) or _finite(tensor[~_hides(model, name, tensor)])):
+        if not (_is_finite(tensor) or _is_finite(tensor[~_mask_entries(model, name, tensor)])):
             raise ModelError(
                 f"the model's {name!r} has NaN or infinite entries, expected finite weights: "
                 "check how it was trained or loaded"
@@ -162,11 +162,11 @@ def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
     return (x.dtype if x.dtype == torch.float64 else torch.float32), x.device
 
 
-def _finite(tensor: Tensor) -> bool:
+def _is_finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
 
 
-def _hides(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
+def _mask_entries(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
     """Return where a user's buffer is minus infinity, as in masks. Its use is checked later, while reading."""
     owner = dict(model.named_modules())[name.rpartition(".")[0]]
     own = not isinstance(tensor, nn.Parameter) and not type(owner).__module__.startswith("torch.nn.")
@@ -174,7 +174,7 @@ def _hides(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
 
 
 @contextmanager
-def _untouched(model: nn.Module) -> Iterator[None]:
+def _restored(model: nn.Module) -> Iterator[None]:
     """Restore every attribute of every submodule after the block: modes, tensors, and attributes that forward sets."""
     before = []
     for module in () if isinstance(model, torch.jit.ScriptModule) else model.modules():
