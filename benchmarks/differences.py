@@ -16,9 +16,9 @@ from dataclasses import replace
 import torch
 
 import proofmap as pm
-from proofmap.attack.lower_bounds import reach
+from proofmap.attack.lower_bounds import attack_lower_bounds
 from proofmap.bounds import Backward
-from proofmap.explainers.proven_scores import Known
+from proofmap.explainers.proven_scores import ProvenScores
 from proofmap.verify.objective import forms_of
 from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap, with_drops
 
@@ -45,7 +45,7 @@ def main() -> None:
         family = pm.Ball(eps, domain=(0.0, 1.0)).at(x, mask)
         started = time.perf_counter()
         found = family_overlap(graph, family, None, how)
-        met = reach(graph, family, forms, MEMORY)
+        met = attack_lower_bounds(graph, family, forms, MEMORY)
         sides = replace(found, full_lower=met.value[:, 0], frozen_lower=met.value[:, 1:], points=met.points)
         between = time.perf_counter()
         closer = with_drops(sides, graph, family, forms, torch.arange(len(x)), MEMORY)
@@ -57,10 +57,10 @@ def main() -> None:
 def tell(eps: float, name: str, over: Overlap, mask: torch.Tensor, seconds: float) -> None:
     """One line. The score is what the attack makes it: no bound, but nearly always what it is."""
     groups = over.frozen.shape[1]
-    known = Known.of([over], mask[None], groups)
+    known = ProvenScores.of([over], mask[None], groups)
     width = (known.intervals[..., 1] - known.intervals[..., 0]).flatten(1).median(1).values.median()
     score = (over.full_lower[:, None] - over.frozen_lower).median(1).values.median()
-    certain = known.certain.double().mean(1).median()
+    certain = known.nonzero.double().mean(1).median()
     order = (known.larger().flatten(1).sum(1) / (groups * (groups - 1) / 2)).median()
     print(f"{eps:6g} {name:12} {width:9.4f} {score:9.4f} {certain:8.1%} {order:8.1%} {seconds:8.2f}", flush=True)
 

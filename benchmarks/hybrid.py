@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError, ProofmapError
-from proofmap.execution.family_sampler import Sampler, laid_out, prepared
+from proofmap.execution.family_sampler import Sampler, channels_last, channels_last_graph
 from proofmap.explainers.methods.enclosure import enclose, overlap_of_boxes
 from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.inputs.family import Family
@@ -78,13 +78,13 @@ def plain(graph: pm.Graph, precision: torch.dtype, family: Family, delta: Tensor
     assert family.mask is not None
     ends: list[Boxes] = []
     with full_precision(delta.device):
-        head = prepared(graph, delta.device, precision)
-        start = head(laid_out(family.x.to(precision))).to(delta.dtype)
+        head = channels_last_graph(graph, delta.device, precision)
+        start = head(channels_last(family.x.to(precision))).to(delta.dtype)
         for member in range(family.members):
             moved = delta.masked_fill(family.mask == member - 1, 0.0)
             lower = upper = start
             for part in moved.split(_AT_ONCE):
-                points = laid_out((family.x + part).flatten(0, 1).to(head.dtype))
+                points = channels_last((family.x + part).flatten(0, 1).to(head.dtype))
                 value = head(points).to(start.dtype).unflatten(0, part.shape[:2])
                 lower, upper = torch.minimum(value.amin(0), lower), torch.maximum(value.amax(0), upper)
             ends.append((lower, upper))

@@ -18,6 +18,7 @@ from unittest import mock
 import torch
 
 import proofmap as pm
+from proofmap.attack import pgd
 from proofmap.bounds import engine
 
 
@@ -35,7 +36,7 @@ def main() -> None:
     for eps in args.eps:
         ball = pm.Ball(eps, domain=(0.0, 1.0))
         target = graph(x).argmax(1)
-        met, _ = pm.attack.pgd.attack(graph, ball.at(x), target, restarts=3)
+        met, _ = pgd.attack(graph, ball.at(x), target, restarts=3)
         for name in ("intervals", "differences"):
             way: AbstractContextManager[Any] = nullcontext()
             if name == "intervals":

@@ -571,12 +571,17 @@ BREAKS = [
         "best = torch.arange(len(piece))",
         REACH,
     ),
-    Break("attack/lower_bounds.py", "self._attack_members(better, self", "self._attack_members(better[:0], self", REACH),
+    Break(
+        "attack/lower_bounds.py", "self._attack_members(better, self", "self._attack_members(better[:0], self", REACH
+    ),
     Break("verify/radius.py", " & (margins(outputs, target) > 0)", "", RADII),
     Break("verify/radius.py", "torch.where(above, (left +", "torch.where(above & (left < 0), (left +", RADII),
     Break("verify/radius.py", "(margins(self.precise(points).flatten(1), target) > 0) & ", "", RADII),
     Break(
-        "verify/radius.py", "beyond = (proven > (1 + _ROUNDING) * refuted)", "beyond = (proven > inf * refuted)", RADII
+        "verify/radius.py",
+        "beyond = (proven > (1 + _CONTRADICTION) * refuted)",
+        "beyond = (proven > inf * refuted)",
+        RADII,
     ),
     Break(
         "verify/radius.py",
@@ -938,7 +943,7 @@ BREAKS = [
     Break("verify/property.py", "bool((part > 0).any())", "bool((part > -0.1).any())", PROPERTY),
     Break("verify/property.py", "lower = bias - above", "lower = bias + above", PROPERTY),
     Break("verify/property.py", "clear = [bool((part > 0).any())", "clear = [bool((part > 0).all())", PROPERTY),
-    Break("verify/property.py", "lower - _SLACK * size - ", "lower - ", PROPERTY),
+    Break("verify/property.py", "lower - _RELATIVE_SLACK * size - ", "lower - ", PROPERTY),
     Break("verify/property.py", "torch.where(self.strict, value < 0, value <= 0)", "(value <= 0)", PROPERTY),
     Break("verify/property.py", "if case.met(outputs):", "if True:", PROPERTY),
     Break("verify/property.py", "!= SINGLE_SIGMOID and case.compares)", "!= SINGLE_SIGMOID)", PROPERTY),
@@ -1001,7 +1006,7 @@ BREAKS = [
     Break("verify/overlap.py", "except (BoundError, KeyboardInterrupt):", "except ZeroDivisionError:", DROPS),
     Break(
         "verify/overlap.py",
-        "check_score_bounds(*self._met(), estimate_stored_error(self.full)[:, None])",
+        "check_score_bounds(*self._score_bounds(), estimate_stored_error(self.full)[:, None])",
         "pass",
         DROPS,
     ),
@@ -1019,7 +1024,7 @@ BREAKS = [
     ),
     Break("attack/pgd.py", "        if time.monotonic() > until:\n            break\n", "", REACH),
     Break("attack/lower_bounds.py", "    bounds.until = inf\n", "", REACH),
-    Break("verify/overlap.py", "seconds=max(_LEAST, seconds - spent)", "seconds=seconds", OVERLAPS),
+    Break("verify/overlap.py", "seconds=max(_LEAST_SEARCH_SECONDS, seconds - spent)", "seconds=seconds", OVERLAPS),
     Break("attack/restarts.py", "better = best > value", "better = best < value", LEAPS),
     Break("attack/lower_bounds.py", "bounds._restart(index, start, _REFINED_STARTS)", "start", LEAPS),
     Break("rounding/crossed_bounds.py", "torch.finfo(graph.dtype).eps", "1e-7", ROUNDING),
@@ -1591,7 +1596,12 @@ BREAKS = [
     Break("graph/walk.py", "joined(name, pending[name])", "pass", "tests/graph/test_walk.py"),
     Break("graph/builder/weighted_layers.py", "size + bias.double().abs()", "shift.abs()", FOLDED),
     Break("graph/rewrite/fold.py", "if node.folded is None else node.folded.constants", "", FOLDED),
-    Break("verify/overlap.py", "least = _at_x(graph, family, forms, how).minimum(at_x)", "least = at_x", NORMS),
+    Break(
+        "verify/overlap.py",
+        "least = _rigorous_value_at_x(graph, family, forms, how).minimum(at_x)",
+        "least = at_x",
+        NORMS,
+    ),
     Break("verify/overlap.py", "floor, rigorous=how.rigorous)", "floor)", NORMS),
     Break(
         "cli/commands/verify_decisions.py",
@@ -1716,7 +1726,7 @@ BREAKS = [
     ),
     Break(
         "verify/overlap.py",
-        "reached = _at_least(graph, met.points, forms, how)",
+        "reached = _rigorous_value_at_points(graph, met.points, forms, how)",
         "reached = met.value",
         f"{WITH_RADII}::test_lower_sides_are_lowered_and_scores_lie_in_their_intervals",
     ),
@@ -1992,7 +2002,9 @@ BREAKS = [
     Break("proof/check.py", "source = file.read(LIMIT + 1)", "source = file.read()", SWOLLEN),
     Break("proof/check.py", r"p[-+]\d{1,3}|0x0", r"p[-+]\d{1,4}|0x0", SWOLLEN),
     Break("proof/check.py", "len({*classes}) == len(classes) > 1", "len(classes) > 1", CHECKED_FILE),
-    Break("proof/make_certificate.py", "np.floor(values / _GRID - 1)", "np.rint(values / _GRID)", CERTIFIED),
+    Break(
+        "proof/make_certificate.py", "np.floor(values / _CLAIM_GRID - 1)", "np.rint(values / _CLAIM_GRID)", CERTIFIED
+    ),
     Break(
         "proof/make_certificate.py",
         "round_into_ball(points.to(family.x), every, torch.float32)",
@@ -2009,8 +2021,8 @@ BREAKS = [
     Break("proof/proof_tree.py", "lower = works & (found < best)", "lower = works", GROWN),
     Break(
         "proof/stored_intervals.py",
-        "np.ceil(np.ldexp(mantissa, 24 - _BITS))",
-        "np.floor(np.ldexp(mantissa, 24 - _BITS))",
+        "np.ceil(np.ldexp(mantissa, 24 - _ZERO_BITS))",
+        "np.floor(np.ldexp(mantissa, 24 - _ZERO_BITS))",
         CERTIFIED,
     ),
     Break("proof/network_export.py", "if node.op not in _COVERED", 'if node.op == "exp"', CERTIFIED),
@@ -2019,7 +2031,7 @@ BREAKS = [
     Break("proof/statement.py", '"relative": ball.relative', '"relative": False', CERTIFIED),
     Break("proof/proof_tree.py", "share = self.leaks + (1 - self.leaks) * slopes", "share = slopes", GROWN),
     Break("proof/proof_tree.py", "waiting += part.halves[::-1]", "waiting += part.halves", GROWN),
-    Break("proof/statement.py", "np.clip(values, -_FAR, _FAR)", "values", CERTIFIED),
+    Break("proof/statement.py", "np.clip(values, -_UNBOUNDED, _UNBOUNDED)", "values", CERTIFIED),
     Break("proof/network_export.py", 'node.op == "avg_pool" and not a["mean"]', "False", CERTIFIED),
     Break("inputs/onehot_boxes.py", "value.masked_fill(~self.inside, -inf)", "value", CATEGORIES),
     Break(

@@ -25,7 +25,7 @@ ORDER = (
     {"verify", "proof"},
     {"explainers", "text", "plots"},
     {"metrics", "sources"},
-    {"bench", "court", "runs", "report"},
+    {"bench", "ground_truth", "runs", "report"},
     {"claims", "dossier"},
     {"cli"},
 )

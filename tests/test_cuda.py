@@ -199,7 +199,7 @@ def test_several_searches_at_once_agree_with_one_after_the_other() -> None:
         met = attack_lower_bounds(graph, family, forms, 2**34)
         known = torch.full_like(met.value, 99.0)
         closing = tree.exact_bounds(graph, family, met, known, Exact(gap=0.01, seconds=5), 2**34, workers=workers)
-        assert {one.stopped for one in closing.found} <= {"", "time"}
+        assert {one.stopped for one in closing.results} <= {"", "time"}
         assert bool((closing.upper < 99).all())
         values = (graph(met.points.flatten(0, 1)).view(6, 5, -1) @ forms.mT).amax(2)
         torch.testing.assert_close(met.value, values, rtol=1e-9, atol=1e-9)

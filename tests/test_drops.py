@@ -1,4 +1,4 @@
-"""Scores that are bounded as one value, beside the two sides of their overlaps."""
+"""Direct bounds of scores, in addition to the bounds from both overlaps."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from proofmap.verify.overlap import OverlapSettings, family_overlap, with_drops
 
 
 def sided() -> pm.Overlap:
-    """AO(B) in [.75, 1], AO(B_u) in [.25, .5] and [-1, -.5]."""
+    """Return an overlap with AO(B) in [.75, 1] and AO(B_u) in [.25, .5] and [-1, -.5]."""
     upper, lower = torch.tensor([[0.5, -0.5]]), torch.tensor([[0.25, -1.0]])
     least, target = torch.tensor([0.75]), torch.tensor([0])
     return pm.Overlap(torch.tensor([1.0]), upper, torch.tensor([-2.0]), target, True, least, lower)
 
 
-def test_what_is_proven_of_a_score_itself_counts_too() -> None:
+def test_direct_bounds_of_a_score_count_too() -> None:
     over = replace(sided(), drops=torch.tensor([[[0.5, 2.0], [0.0, 1.5]]]))
     assert over.intervals.tolist() == [[[0.5, 0.75], [1.25, 1.5]]]
     hair = replace(sided(), drops=torch.tensor([[[0.75001, 0.8], [0.0, 1.5]]]))
@@ -40,8 +40,8 @@ def test_what_is_proven_of_a_score_itself_counts_too() -> None:
 
 
 @pytest.mark.parametrize("objective", ["margin", "class", "mean"])
-def test_scores_are_bounded_as_one_value(objective: Objective) -> None:
-    """Within what the two sides say, and closer; what a corner of the ball gains by a group is not above it."""
+def test_direct_bounds_of_scores(objective: Objective) -> None:
+    """Direct bounds are tighter than those of both overlaps, and hold for a group's gain at a corner of the ball."""
     x = pm.data.digits()[0][:3]
     graph = pm.trace(pm.zoo.mnist_mlp(), x)
     ball, mask = pm.Ball(0.005, domain=(0.0, 1.0)), pm.groups.grid(6)((1, 28, 28))
@@ -58,7 +58,7 @@ def test_scores_are_bounded_as_one_value(objective: Objective) -> None:
     assert closer.drops is not None
     width, before = ((one.intervals[..., 1] - one.intervals[..., 0]).sum(1) for one in (closer, found))
     assert bool((width < 0.5 * before)[[0, 2]].all())
-    assert torch.equal(closer.intervals[1], found.intervals[1])  # that was not asked for
+    assert torch.equal(closer.intervals[1], found.intervals[1])  # not bounded directly
     gained = values[:, :1] - values[:, 1:]
     assert bool((gained <= closer.intervals[..., 1] + 1e-5).all())
     assert bool((closer.intervals[..., 0] > 0).any())
@@ -71,18 +71,18 @@ SHORT = Exact(seconds=2)
 
 @pytest.fixture
 def hard() -> tuple[pm.Graph, Tensor, pm.Ball]:
-    """One that half a second does not close, and one that it does."""
+    """Return a sample that a short search leaves open, and one that it solves."""
     x = pm.data.digits()[0][[14, 0]]
     return pm.trace(pm.zoo.mnist_mlp(), x), x, pm.Ball(torch.tensor([0.02, 0.001]), domain=(0.0, 1.0))
 
 
 @pytest.mark.slow
-def test_what_a_search_leaves_open_is_bounded_as_one_value(hard: tuple[pm.Graph, Tensor, pm.Ball]) -> None:
+def test_scores_that_a_search_leaves_open_are_bounded_directly(hard: tuple[pm.Graph, Tensor, pm.Ball]) -> None:
     graph, x, ball = hard
     over = pm.overlap(graph, x, ball, groups=pm.groups.grid(4), bounds=SHORT, rigorous=False)
     assert over.drops is not None
     assert bool((over.drops[0, :, 1] < inf).any())
-    assert bool((over.drops[1, :, 1] == inf).all())  # closed
+    assert bool((over.drops[1, :, 1] == inf).all())  # solved by the search
     sides = replace(over, drops=None).intervals
     assert bool((over.intervals[0, :, 1] < sides[0, :, 1]).any())
     assert pm.overlap(graph, x, ball, bounds=SHORT).drops is None  # no groups, no scores
@@ -90,7 +90,7 @@ def test_what_a_search_leaves_open_is_bounded_as_one_value(hard: tuple[pm.Graph,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("error", [BoundError("too wide"), KeyboardInterrupt()])
-def test_what_was_searched_for_is_not_lost(
+def test_the_result_of_a_search_is_kept_after_an_error(
     hard: tuple[pm.Graph, Tensor, pm.Ball], error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph, x, ball = hard

@@ -18,9 +18,7 @@ import proofmap as pm
 from proofmap import Ball
 from proofmap.bounds import Exact
 from proofmap.graph import trace
-from proofmap.graph.builder import pooling
-from proofmap.graph.builder import scalar_functions
-from proofmap.graph.builder import weighted_layers
+from proofmap.graph.builder import pooling, scalar_functions, weighted_layers
 from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.ir import Node
 from proofmap.graph.onnx import operator_table as onnx_ops
@@ -141,7 +139,9 @@ def test_the_enumerated_truth_is_met_on_a_fine_grid(norm: float) -> None:
     other = scalar_functions.leaky_relu(b, "l", b.affine("n", x, torch.randn(3), None), torch.tensor(0.3))
     x = scalar_functions.maximum(b, "m", x, other)
     x = scalar_functions.clamp(b, "k", x, -0.5, 0.8)
-    graph = b.finish(weighted_layers.linear(b, "o", x, torch.randn(2, 3), torch.randn(2)), torch.device("cpu"), torch.float64)
+    graph = b.finish(
+        weighted_layers.linear(b, "o", x, torch.randn(2, 3), torch.randn(2)), torch.device("cpu"), torch.float64
+    )
     assert straight(graph)
     single = Ball(0.7, norm).at(torch.full((1, 1, 1, 2), 0.1, dtype=torch.float64))
     truth = largest(graph, single, np.array([[1.0, -1.0]]), -inf)
@@ -201,12 +201,12 @@ def test_a_sign_that_is_lost_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_module_that_is_read_as_another_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(aten.CONVERT, "aten.erf.default", aten.CONVERT["aten.tanh.default"])
+    monkeypatch.setitem(aten.CONVERTERS, "aten.erf.default", aten.CONVERTERS["aten.tanh.default"])
     assert seen("aten.erf.default", tmp_path, "misread")
 
 
 def test_a_file_that_is_read_as_another_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(onnx_ops.CONVERT, "Neg", onnx_ops.CONVERT["Relu"])
+    monkeypatch.setitem(onnx_ops.CONVERTERS, "Neg", onnx_ops.CONVERTERS["Relu"])
     assert seen("Neg", tmp_path, "misread")
 
 

@@ -56,7 +56,7 @@ def test_the_script_counts_and_says_how_to_see_a_finding_again(
     assert re.search(r"\d+ networks, \d+ balls, \d+ points, \d+ hidden intervals, .* 4 files, .* undecided in", printed)
     assert "without a generator: none" in printed
     assert "0 findings: nothing is wrong" in printed
-    monkeypatch.setitem(onnx_ops.CONVERT, "Neg", onnx_ops.CONVERT["Relu"])
+    monkeypatch.setitem(onnx_ops.CONVERTERS, "Neg", onnx_ops.CONVERTERS["Relu"])
     assert hunting(monkeypatch, *arguments) == 1
     printed = capsys.readouterr().out
     assert f"python scripts/hunt.py --seed {seed} --networks 1" in printed

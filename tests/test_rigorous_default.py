@@ -12,7 +12,7 @@ from torch import nn
 
 import proofmap as pm
 from proofmap.errors import BoundError, InputError
-from proofmap.rounding.coverage import rigorous_on
+from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runs import Job
 from proofmap.runs.run_job import Setup
 from proofmap.verify.property import Region, Unsafe, decide
@@ -80,7 +80,7 @@ def test_a_search_splits_curves_by_default_and_says_what_that_costs() -> None:
     found, kinks = (pm.overlap(model, X, BALL, bounds=SEARCH) for model in (CURVED, COVERED))
     assert (found.rigorous, kinks.rigorous) == (False, True)
     assert pm.overlap(CURVED, X, BALL).rigorous
-    assert not rigorous_on(pm.trace(CURVED, X), None, SEARCH & pm.bounds.IBP())
+    assert not decide_rigorous(pm.trace(CURVED, X), None, SEARCH & pm.bounds.IBP())
     assert pm.overlap(CURVED, X, BALL, bounds=SEARCH, rigorous=True).rigorous
 
 

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap.inputs.membership import below
-from proofmap.report.two_sided_bounds import kind_of, ranges, verdict
+from proofmap.inputs.membership import largest_below
+from proofmap.report.two_sided_bounds import ranges, verdict
+from proofmap.text.verdict import kind_of
 from proofmap.verify.property import Region, Unsafe, decide
 from tests.cli.invoke import called
 
@@ -100,7 +101,7 @@ def test_a_search_does_not_stop_at_zero() -> None:
 @pytest.mark.parametrize("end", [0.0, 1.5, -2.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_is_below_an_end_stays_below_when_it_is_stored(end: float, dtype: torch.dtype) -> None:
-    stored = torch.tensor(below(end, dtype), dtype=dtype)
+    stored = torch.tensor(largest_below(end, dtype), dtype=dtype)
     assert float(stored) < end
     assert (
         float(torch.nextafter(stored, torch.full_like(stored, 9.0))) == end or float(stored) == -torch.finfo(dtype).tiny

@@ -78,7 +78,7 @@ def check_number(
         raise InputError(f"{said}={got!r:.60}, expected {expected}")
 
 
-def number_of(text: str) -> float:
+def parse_number(text: str) -> float:
     """Parse "0.02", "2/255" or "0.5/255"; raise ValueError for any other text."""
     above, slash, below = text.partition("/")
     try:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.attack.counterexample import refute
+from proofmap.attack.counterexample import find_counterexample
 from tests.attack.test_pgd import network
 
 DOMAIN = (0.0, 1.0)
@@ -29,7 +29,7 @@ def test_the_point_lies_in_the_ball_and_the_domain_exactly(
     for k in range(4):
         x = sample(k)
         target = int(graph(x).argmax())
-        found = refute(graph, x, pm.Ball(eps, norm, domain), target, graph)
+        found = find_counterexample(graph, x, pm.Ball(eps, norm, domain), target, graph)
         if found is None:
             continue
         met += 1
@@ -48,7 +48,7 @@ def test_an_input_of_another_class_refutes_by_itself() -> None:
     x = sample(0)
     other = int(graph(x).argmin())
     for eps in (0.0, 0.5):
-        found = refute(graph, x, pm.Ball(eps), other, graph)
+        found = find_counterexample(graph, x, pm.Ball(eps), other, graph)
         assert found is not None
         assert torch.equal(found.point, x[0])
         assert found.becomes == int(graph(x).argmax())
@@ -58,19 +58,19 @@ def test_what_the_model_itself_does_not_confirm_refutes_nothing() -> None:
     graph = network(12, 16, 16, 4).to(torch.device("cpu"), torch.float32)
     x = sample(0)
     target = int(graph(x).argmax())
-    assert refute(graph, x, pm.Ball(0.5), target, graph) is not None
+    assert find_counterexample(graph, x, pm.Ball(0.5), target, graph) is not None
 
     def run(points: Tensor) -> Tensor:
         return graph(x).expand(len(points), -1)
 
-    assert refute(graph, x, pm.Ball(0.5), target, run) is None
+    assert find_counterexample(graph, x, pm.Ball(0.5), target, run) is None
 
 
 def test_the_same_point_is_found_again() -> None:
     graph = network(12, 16, 16, 4).to(torch.device("cpu"), torch.float32)
     x = sample(1)
     target = int(graph(x).argmax())
-    first, again = (refute(graph, x, pm.Ball(0.3, domain=DOMAIN), target, graph) for _ in range(2))
+    first, again = (find_counterexample(graph, x, pm.Ball(0.3, domain=DOMAIN), target, graph) for _ in range(2))
     assert first is not None
     assert again is not None
     assert torch.equal(first.point, again.point)
@@ -85,8 +85,8 @@ def test_a_model_of_one_probability_has_two_classes(target: int) -> None:
     x = torch.tensor([[0.5, 0.6 - 0.2 * target]])  # the class 1 where x_0 > x_1
     graph = pm.trace(One(), x)
     assert int(graph(x).argmax()) == target
-    assert refute(graph, x, pm.Ball(0.04), target, One()) is None
-    found = refute(graph, x, pm.Ball(0.06), target, One())
+    assert find_counterexample(graph, x, pm.Ball(0.04), target, One()) is None
+    found = find_counterexample(graph, x, pm.Ball(0.06), target, One())
     assert found is not None
     assert found.becomes == 1 - target
     assert (float(One()(found.point[None])) > 0.5) == (target == 0)

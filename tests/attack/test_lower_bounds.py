@@ -14,10 +14,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import proofmap as pm
-from proofmap.attack import lower_bounds as module
-from proofmap.attack import pgd as attack
-from proofmap.attack import restarts as leaps
-from proofmap.attack.lower_bounds import Reached, reach
+from proofmap.attack import lower_bounds, pgd, restarts
+from proofmap.attack.lower_bounds import AttackBounds, attack_lower_bounds
 from proofmap.verify.objective import forms_of
 from tests.attack.test_pgd import network
 from tests.bounds.exact import exact_maximum
@@ -29,8 +27,8 @@ ROOM = 2**24
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many starts as small networks need, and no leaps."""
-    monkeypatch.setattr(module, "_STARTS", 16)
-    monkeypatch.setattr(leaps, "_WORK", 0)
+    monkeypatch.setattr(lower_bounds, "_PGD_STARTS", 16)
+    monkeypatch.setattr(restarts, "_NETWORK_VALUES", 0)
 
 
 @cache
@@ -82,7 +80,7 @@ def test_points_lie_in_their_balls_exactly_and_have_their_values(given: dict[str
         family, forms = ball.at(x, MASK), forms_of(graph(x), graph(x).argmax(1), None, "margin")
     else:
         graph, family, forms = setting(ball, dtype)
-    met = reach(graph, family, forms, ROOM)
+    met = attack_lower_bounds(graph, family, forms, ROOM)
     assert met.points.dtype == dtype
     moved = met.points.double() - family.x.double()[:, None]
     stated = ball.at(family.x.double(), MASK).split()
@@ -116,7 +114,7 @@ def test_enumeration_is_met_often_and_never_passed() -> None:
     met, count = 0, 0
     for seed in range(2):
         graph, family, forms = setting(pm.Ball(0.3, domain=(0.0, 1.0)), torch.float64, seed)
-        found = reach(graph, family, forms, ROOM)
+        found = attack_lower_bounds(graph, family, forms, ROOM)
         for n, member in np.ndindex(2, 4):
             exact, value = exact_value(graph, family, forms, n, member), float(found.value[n, member])
             assert value <= exact + 1e-9
@@ -129,14 +127,14 @@ def test_enumeration_is_met_often_and_never_passed() -> None:
 def test_forms_of_any_number_are_climbed(rows: int) -> None:
     """One rival, or a class alone: the largest of the rows given."""
     graph, family, forms = setting(pm.Ball(0.2), torch.float64)
-    found = reach(graph, family, forms[:, :rows], ROOM)
+    found = attack_lower_bounds(graph, family, forms[:, :rows], ROOM)
     assert float(found.value[0, 0]) == pytest.approx(exact_value(graph, family, forms[:, :rows], 0, 0), abs=1e-4)
 
 
-def fresh(ball: pm.Ball, seed: int = 0) -> Reached:
+def fresh(ball: pm.Ball, seed: int = 0) -> AttackBounds:
     """Nothing but x is known."""
     graph, family, forms = setting(ball, torch.float64, seed)
-    met = reach(graph, family, forms, ROOM)
+    met = attack_lower_bounds(graph, family, forms, ROOM)
     points = family.x[:, None].repeat(1, 4, 1)
     return replace(met, value=value_at(graph, forms, points), points=points)
 
@@ -145,7 +143,7 @@ def test_points_found_elsewhere_are_taken_in() -> None:
     """Several for one member: the best counts. What lies outside is brought in."""
     ball = pm.Ball(0.3, domain=(0.0, 1.0))
     graph, family, forms = setting(ball, torch.float64)
-    best, met = reach(graph, family, forms, ROOM), fresh(ball)
+    best, met = attack_lower_bounds(graph, family, forms, ROOM), fresh(ball)
     before = met.value.clone()
     poor, good, beyond = family.x[1] + 0.01, best.points[1, 2], family.x[0] + 1.0
     met.refine(torch.stack([poor, good, poor]), torch.tensor([6, 6, 6]))  # B_1 of the second sample
@@ -166,7 +164,7 @@ def test_points_found_elsewhere_are_taken_in() -> None:
 def test_members_try_a_better_point_of_the_ball() -> None:
     ball = pm.Ball(0.3, domain=(0.0, 1.0))
     graph, family, forms = setting(ball, torch.float64)
-    best, met = reach(graph, family, forms, ROOM), fresh(ball)
+    best, met = attack_lower_bounds(graph, family, forms, ROOM), fresh(ball)
     before = met.value.clone()
     met.refine(best.points[1, :1], torch.tensor([4]))
     for group in range(3):
@@ -180,15 +178,15 @@ def test_points_of_one_sample_leave_the_others_alone(monkeypatch: pytest.MonkeyP
     """What another thread finds for another sample meanwhile stays as it is."""
     ball = pm.Ball(0.3, domain=(0.0, 1.0))
     graph, family, forms = setting(ball, torch.float64)
-    best, met = reach(graph, family, forms, ROOM), fresh(ball)
-    usual = Reached._offer
+    best, met = attack_lower_bounds(graph, family, forms, ROOM), fresh(ball)
+    usual = AttackBounds._store_better
 
-    def offer(self: Reached, points: Tensor, index: Tensor) -> None:
+    def offer(self: AttackBounds, points: Tensor, index: Tensor) -> None:
         assert bool((index // family.members == 1).all())
         usual(self, points, index)
         self.value[0], self.points[0] = best.value[0], best.points[0]
 
-    monkeypatch.setattr(Reached, "_offer", offer)
+    monkeypatch.setattr(AttackBounds, "_store_better", offer)
     met.refine(best.points[1, :1], torch.tensor([4]))
     assert float(met.value[1, 0]) >= float(best.value[1, 0]) - 1e-9
     assert torch.equal(met.value[0], best.value[0])
@@ -198,7 +196,7 @@ def test_wherever_points_are_broken_off_values_are_those_of_points() -> None:
     """Ctrl-C at any write: no value is above that of its point."""
     ball = pm.Ball(0.3, domain=(0.0, 1.0))
     graph, family, forms = setting(ball, torch.float64)
-    best = reach(graph, family, forms, ROOM)
+    best = attack_lower_bounds(graph, family, forms, ROOM)
 
     class Broken(TorchDispatchMode):
         left = 0
@@ -230,7 +228,7 @@ def test_a_members_point_is_one_of_the_ball_and_of_others() -> None:
     point = met.points[0, 0].clone()
     point[:2] += 0.1
     met.points[0, 3], met.value[0, 3] = point, 7.0
-    met._share(torch.tensor([0]))
+    met._share_points(torch.tensor([0]))
     assert met.value[0, [0, 2, 3]].tolist() == [7.0, 7.0, 7.0]
     assert float(met.value[0, 1]) < 7.0
     assert all(torch.equal(met.points[0, k], point) for k in (0, 2, 3))
@@ -238,8 +236,8 @@ def test_a_members_point_is_one_of_the_ball_and_of_others() -> None:
 
 def test_little_memory_is_enough() -> None:
     graph, family, forms = setting(pm.Ball(0.3), torch.float64)
-    little = reach(graph, family, forms, 2**12)
-    torch.testing.assert_close(little.value, reach(graph, family, forms, ROOM).value, rtol=0, atol=1e-2)
+    little = attack_lower_bounds(graph, family, forms, 2**12)
+    torch.testing.assert_close(little.value, attack_lower_bounds(graph, family, forms, ROOM).value, rtol=0, atol=1e-2)
 
 
 def test_values_that_are_none_are_left_out() -> None:
@@ -250,7 +248,7 @@ def test_values_that_are_none_are_left_out() -> None:
     x = torch.full((1, 2), 0.1)
     graph = pm.trace(Pole(), x)
     forms = torch.tensor([[[1.0, -1.0]]])
-    met = reach(graph, pm.Ball(0.2).at(x), forms, ROOM)
+    met = attack_lower_bounds(graph, pm.Ball(0.2).at(x), forms, ROOM)
     assert bool(met.value.isfinite().all())
     assert float(met.value[0, 0]) == pytest.approx(float(torch.tensor(0.3).log()) + 0.1, abs=1e-4)
     assert inf not in met.points.abs().tolist()
@@ -258,21 +256,21 @@ def test_values_that_are_none_are_left_out() -> None:
 
 def test_a_time_that_is_over_ends_an_attack_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
-    slope = vars(attack)["_slope"]
+    slope = vars(pgd)["_value_and_gradient"]
 
-    def counted(value: attack.Value, points: Tensor) -> Any:
+    def counted(value: pgd.Objective, points: Tensor) -> Any:
         steps.append(len(points))
         return slope(value, points)
 
-    monkeypatch.setattr(attack, "_slope", counted)
+    monkeypatch.setattr(pgd, "_value_and_gradient", counted)
     graph, family, forms = setting(pm.Ball(0.3), torch.float64)
-    met = reach(graph, family, forms, ROOM, until=0.0)
-    assert len(steps) == module._STEPS
+    met = attack_lower_bounds(graph, family, forms, ROOM, until=0.0)
+    assert len(steps) == lower_bounds._PGD_STEPS
     torch.testing.assert_close(met.value, value_at(graph, forms, met.points))
     assert bool((met.value[:, 0] > value_at(graph, forms, family.x[:, None])[:, 0] + 0.1).all())
     assert bool(family.split().contains(met.points.flatten(0, 1) - family.split().x, 0.0).all())
-    few = reach(graph, family, forms, 2**12, until=0.0)  # a start at a time, of which the first is made
-    assert len(steps) == 2 * module._STEPS
+    few = attack_lower_bounds(graph, family, forms, 2**12, until=0.0)  # a start at a time, of which the first is made
+    assert len(steps) == 2 * lower_bounds._PGD_STEPS
     torch.testing.assert_close(few.value, value_at(graph, forms, few.points))
     met.refine(met.points[:, 0], torch.tensor([0, family.members]))
-    assert len(steps) > 2 * module._STEPS  # a search that follows has its own time
+    assert len(steps) > 2 * lower_bounds._PGD_STEPS  # a search that follows has its own time

@@ -139,7 +139,7 @@ def test_a_method_more_costs_that_method(spec: Spec, tmp_path: Path, monkeypatch
 
 
 def test_values_stand_with_the_settings_of_their_metric(spec: Spec, tmp_path: Path) -> None:
-    """On the shelf, and on the columns of the table: of Tightness what all methods share, and not each one's radius."""
+    """In the store and in the columns of the table: of Tightness what all methods share, and not each one's radius."""
     table = run(spec, tmp_path / "out", quick=True, progress=False)
     kept = json.loads((tmp_path / "out" / "eva" / "insertion.json").read_text())
     assert kept == Insertion().settings()
@@ -165,7 +165,7 @@ def test_values_of_other_settings_are_refused(spec: Spec, tmp_path: Path, monkey
         with pytest.raises(FileError, match=r"deletion.npy was measured with steps = 100, expected 10: delete it"):
             run(spec, out, quick=True, progress=False)
     (out / "eva" / "insertion.json").unlink()
-    with pytest.raises(FileError, match=r"insertion.npy was measured with settings that are not on record: delete it"):
+    with pytest.raises(FileError, match=r"insertion.npy was measured with unknown settings: delete it"):
         run(spec, out, quick=True, progress=False)
     (out / "eva" / "insertion.npy").unlink()
     again = run(spec, out, quick=True, progress=False)
@@ -222,7 +222,7 @@ def test_what_takes_a_gpu_is_called_dear(name: str) -> None:
 
 
 def test_a_table_of_the_package_is_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["proofmap.bench.benchmark_images"], "_QUICK", 1)
+    monkeypatch.setattr(sys.modules["proofmap.bench.benchmark_images"], "_QUICK_DIGITS", 1)
     monkeypatch.setattr(Greedy, "_measure", None)
     table = run(read("table3-ablation"), tmp_path / "out", quick=True, progress=False)
     assert list(table.rows) == ["Empirical EVA", "EVA"]
@@ -246,7 +246,7 @@ def test_methods_are_made_before_any_work(tmp_path: Path) -> None:
     for old, new, message in (
         ("eps = 0.01", "", "eva got no ball"),
         ('{ objective = "mean" }', "{ magic = 1 }", r"eva got the settings \['groups', 'magic'\]"),
-        ('"insertion"', '"tightness"', "tightness judges bounds on a ball, expected eps for every method"),
+        ('"insertion"', '"tightness"', "tightness measures bounds on a ball, expected eps for every method"),
     ):
         assert old in SMALL
         file.write_text(SMALL.replace(old, new))
@@ -266,7 +266,7 @@ def test_eva_is_set_against_another_method(tmp_path: Path) -> None:
     mean = {m: (table.values["EVA"][m][:4] - table.values["Saliency"][m][:4]).mean() for m in ("deletion", "insertion")}
     assert ahead == pytest.approx([-mean["deletion"], mean["insertion"]], abs=1e-4)
     file.write_text('against = ["Nobody"]\n' + SMALL)
-    with pytest.raises(InputError, match="against 'Nobody', expected the label of one of its methods"):
+    with pytest.raises(InputError, match="EVA with 'Nobody', expected the label of one of its methods"):
         read(file)
 
 

@@ -103,9 +103,9 @@ def with_none(values: dict[str, dict[str, Values]]) -> dict[str, Values]:
     ("values", "better", "data", "message"),
     [
         ({}, {}, None, "got no metric to rank methods by"),
-        ({"d": np.zeros((2, 3))}, {}, None, "got the metric 'd' without which way is better"),
-        ({"d": np.zeros((2, 3))}, {"d": 0}, None, "got the metric 'd' without which way is better"),
-        ({"d": np.zeros((2, 3))}, {"d": 1}, {}, "got the metric 'd' without which way is better, or its data set"),
+        ({"d": np.zeros((2, 3))}, {}, None, "got the metric 'd' without its better direction"),
+        ({"d": np.zeros((2, 3))}, {"d": 0}, None, "got the metric 'd' without its better direction"),
+        ({"d": np.zeros((2, 3))}, {"d": 1}, {}, "got the metric 'd' without its better direction or its data set"),
         ({"d": np.zeros(3)}, {"d": 1}, None, r"the values of 'd' are of shape \(3,\), expected finite ones \(methods"),
         ({"d": np.full((2, 3), np.nan)}, {"d": 1}, None, "the values of 'd' are of shape .*, expected finite ones"),
         (

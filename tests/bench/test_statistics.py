@@ -111,7 +111,7 @@ def test_one_sample_has_no_interval_and_wins_nothing() -> None:
     table = tabulate("t", [LOW], values, {"a": 0.0, "b": 0.0})
     assert [row["deletion"].mark for row in table.rows.values()] == ["", ""]
     assert "| a | 0.000 | 0 |" in table.markdown()
-    assert "One sample: no interval, and nothing is called the best." in str(table)
+    assert "One sample: no intervals and no marks." in str(table)
 
 
 def test_both_texts_hold_the_same_numbers() -> None:
@@ -187,7 +187,14 @@ def test_a_terminal_sees_columns_and_words() -> None:
     assert "] second " in rows[1]
     assert rows[2].split()[-2:] == ["n/a", "n/a"]
     assert not any(sign in str(shown()) for sign in ("**", "<u>", "---"))
-    for word in ("Mean over samples", "95 % interval", "≈", "not told from the best", "↓: less is better", "seconds"):
+    for word in (
+        "Mean over samples",
+        "95 % interval",
+        "≈",
+        "not significantly different from the best",
+        "↓: lower is better",
+        "seconds",
+    ):
         assert word in legend
     assert repr(shown()) == str(shown())
 
@@ -232,7 +239,7 @@ def test_a_notebook_sees_a_table() -> None:
     assert page.tags.count("tr") == 4
     assert "<b onload=x>" in page.text
     assert "zoo:mnist_mlp on <digits>.npz, 400 samples" in page.text
-    assert any("not told from the best" in text for text in page.text)
+    assert any("not significantly different from the best" in text for text in page.text)
 
 
 def test_a_table_is_drawn() -> None:

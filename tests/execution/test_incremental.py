@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import proofmap as pm
-from proofmap.execution.cone import alike, boxes, changed_boxes, cone
+from proofmap.execution.cone import changed_boxes, cone_windows, group_boxes, size_classes
 from proofmap.execution.incremental import Schedule, base_elements, base_of
 from proofmap.graph import Graph, trace
-from proofmap.runtime import compiled_kernels as kernel
+from proofmap.runtime import compiled_kernels
 from tests.models import MODELS, Apply, Case, Constants, Inverted, Join, Residual, graph_of
 
 
@@ -141,7 +141,7 @@ def compare(graph: Graph, mask: Tensor, x: Tensor, close: float = 1e-9) -> float
     mask, groups = numbered(mask)
     points = x + 0.3 * torch.rand(2, *x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(4))
     changed = changed_boxes(graph, mask, groups)
-    for ids in [torch.arange(groups), *alike(graph, changed)]:
+    for ids in [torch.arange(groups), *size_classes(graph, changed)]:
         schedule = Schedule.of(graph, mask, changed, ids, x.dtype)
         base, output = base_of(graph, points.flatten(0, 1), schedule.needs)
         torch.testing.assert_close(output, graph(points.flatten(0, 1)), rtol=0, atol=close / 1000)
@@ -181,8 +181,8 @@ def test_incremental_is_plain_on_every_operation(name: str) -> None:
 @pytest.mark.parametrize("name", ["vgg", "mobile with uneven padding", "stride"])
 def test_ends_in_one_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a GPU compiles, as it is written."""
-    monkeypatch.setattr(kernel, "pays", lambda values: True)
-    monkeypatch.setattr(kernel, "compiled", lambda function, trial: function)
+    monkeypatch.setattr(compiled_kernels, "pays", lambda values: True)
+    monkeypatch.setattr(compiled_kernels, "compiled", lambda function, trial: function)
     graph = made(name)
     x = torch.rand(2, *graph.input.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert compare(graph, cells(graph.input.shape), x) > 1e-4
@@ -193,7 +193,7 @@ def test_vectors_are_computed_whole() -> None:
     graph = graph_of(case, torch.float64)
     mask = torch.arange(12) // 2
     compare(graph, mask, case.inputs(2, torch.float64))
-    assert set(cone(graph, changed_boxes(graph, mask, 6), torch.arange(6))) == {graph.input.name}
+    assert set(cone_windows(graph, changed_boxes(graph, mask, 6), torch.arange(6))) == {graph.input.name}
 
 
 def test_groups_without_variables_change_nothing() -> None:
@@ -227,7 +227,7 @@ def test_boxes_hold_what_changes_and_no_more(name: str, grouping: str) -> None:
 
 def test_boxes_of_groups() -> None:
     mask = torch.tensor([[[0, 0, 1], [2, 0, 1]], [[0, 0, 1], [2, 0, 4]]])
-    low, high = boxes(mask, 5)
+    low, high = group_boxes(mask, 5)
     assert low.tolist() == [[0, 0], [0, 2], [1, 0], [0, 0], [1, 2]]
     assert high.tolist() == [[1, 1], [1, 2], [1, 0], [0, 0], [1, 2]]
 
@@ -238,10 +238,10 @@ def test_windows_lie_inside_and_hold_their_boxes() -> None:
         for make in MASKS.values():
             mask, groups = numbered(make(graph.input.shape))
             changed = changed_boxes(graph, mask, groups)
-            classes = alike(graph, changed)
+            classes = size_classes(graph, changed)
             assert torch.equal(torch.cat(classes).sort().values, torch.arange(groups))
             for ids in classes:
-                windows = cone(graph, changed, ids)
+                windows = cone_windows(graph, changed, ids)
                 for name, window in windows.items():
                     low, high = (end[ids] for end in changed[name])
                     size, side = torch.tensor(window.size), torch.tensor(graph[name].shape[1:])

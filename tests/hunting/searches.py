@@ -84,8 +84,10 @@ def _quick(draw: Draw) -> Iterator[None]:
         yield
         return
     attacked = draw.chance(0.1)
-    rest = overlap._LAST if draw.chance(0.25) else 0.0  # of the time, for differences that a search left open
-    with patch.object(overlap, "_LAST", rest), few_steps(attacked=attacked):
+    rest = (
+        overlap._DROPS_TIME_SHARE if draw.chance(0.25) else 0.0
+    )  # of the time, for differences that a search left open
+    with patch.object(overlap, "_DROPS_TIME_SHARE", rest), few_steps(attacked=attacked):
         yield
 
 

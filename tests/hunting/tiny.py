@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap import Ball, Family, Graph
-from proofmap.graph.builder import pooling
-from proofmap.graph.builder import scalar_functions
-from proofmap.graph.builder import weighted_layers
+from proofmap.graph.builder import pooling, scalar_functions, weighted_layers
 from proofmap.graph.builder.graph_builder import Builder, scalar
 from proofmap.graph.sliding_windows import SlidingWindow
 from proofmap.rules import RULES
@@ -104,7 +102,9 @@ def _block(b: Builder, x: str, draw: Draw) -> str:
         case "layer" if spatial:
             weight, bias = draw.weight(draw.whole(1, 2), shape[0], 2, 2), draw.tensor(1)
             slide = SlidingWindow.of((2, 2), (1, draw.whole(1, 2)), [(0, 0), (0, draw.whole(0, 1))])
-            return _bent(b, weighted_layers.conv(b, "c", x, weight, bias.expand(len(weight)), slide), draw.pick(STRAIGHT), draw)
+            return _bent(
+                b, weighted_layers.conv(b, "c", x, weight, bias.expand(len(weight)), slide), draw.pick(STRAIGHT), draw
+            )
         case "layer" if len(shape) == 1:
             return _bent(b, _dense(b, x, draw, draw.whole(2, 4)), draw.pick(STRAIGHT), draw)
         case "pool":
@@ -120,7 +120,9 @@ def _bent(b: Builder, x: str, kind: str, draw: Draw) -> str:
             return scalar_functions.leaky_relu(b, "a", x, torch.tensor(draw.pick([0.1, 0.5, 2.0])))
         case "clamp":
             low = draw.pick([-inf, -1.0, -1.0, 0.0])
-            return scalar_functions.clamp(b, "a", x, low, draw.pick([0.5, 1.0, 1.0, inf]) if low < 0 else draw.pick([0.5, 1.0]))
+            return scalar_functions.clamp(
+                b, "a", x, low, draw.pick([0.5, 1.0, 1.0, inf]) if low < 0 else draw.pick([0.5, 1.0])
+            )
         case "gelu":
             return b.add_node("a", "gelu", [x], approximate="none")
         case "softplus":

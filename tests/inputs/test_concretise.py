@@ -309,7 +309,7 @@ def test_rows_do_not_depend_on_how_many_go_at_once(
 ) -> None:
     case = make(2, norm, rows=7, mask=mask)
     at_once = case.suprema()
-    monkeypatch.setattr(concretise, "_ELEMENTS", dict.fromkeys(NORMS, 12))
+    monkeypatch.setattr(concretise, "_CHUNK_COEFFICIENTS", dict.fromkeys(NORMS, 12))
     assert torch.equal(case.suprema(), at_once)
 
 

@@ -255,7 +255,7 @@ def test_rows_of_another_table_are_refused(use: Any) -> None:
 
 
 def test_too_many_choices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(categories, "_MOST", 5)
+    monkeypatch.setattr(categories, "_MAX_CHOICES", 5)
     with pytest.raises(InputError, match="2 one-hot blocks have 6 choices of categories, expected 5 at most: fix some"):
         pm.overlap(network(), X, pm.Ball(0.1, domain=DOMAIN))
     pm.overlap(network(), X, pm.Ball(DOMAIN.eps(0.1, fixed=[6]), domain=DOMAIN))

@@ -71,7 +71,7 @@ def test_samples_are_members(family: Family) -> None:
 
 @pytest.mark.parametrize("norm", [1, 2])
 def test_rounding_does_not_lead_out_of_the_box(norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "_direct", lambda sets, *_: sets.upper[None] * (1 + 1e-15))
+    monkeypatch.setattr(sampling, "_sample_by_symmetry", lambda sets, *_: sets.upper[None] * (1 + 1e-15))
     family = Ball(0.8, norm).at(torch.zeros(2, 3, dtype=torch.float64))
     assert torch.equal(family.sample(1)[0], family.upper)
 

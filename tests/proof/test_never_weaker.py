@@ -14,7 +14,7 @@ import proofmap as pm
 from proofmap.errors import ProofmapWarning
 from proofmap.explainers import Explanation
 from proofmap.proof.never_weaker import Explained
-from proofmap.runtime.outward_numbers import rounded
+from proofmap.runtime.outward_numbers import format_overlap
 from tests.proof.test_certificate import accepted, inputs, small
 from tests.sources.files import digits
 
@@ -102,8 +102,8 @@ def test_a_weaker_certificate_warns_with_both_numbers_when_it_is_made_and_saved(
     sentence = str(made[0].message)
     assert made[0].filename == __file__
     assert sentence == certificate.shortfall
-    assert f"<= {rounded(certificate.full, 'certified')}" in sentence
-    assert f"the explanation proved AO(B) <= {rounded(float(e.overlap.full), 'certified')}" in sentence
+    assert f"<= {format_overlap(certificate.full, 'certified')}" in sentence
+    assert f"the explanation proved AO(B) <= {format_overlap(float(e.overlap.full), 'certified')}" in sentence
     with pytest.warns(ProofmapWarning, match="weaker than the explanation") as saved:
         certificate.save(tmp_path / "x.proof")
     assert saved[0].filename == __file__

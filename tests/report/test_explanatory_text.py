@@ -111,7 +111,8 @@ def test_the_search_for_the_bound_refutes() -> None:
     )
     assert ("found by the search for the bound", "≥", "0.50") in sources(ranges(e, 0)[0])
     assert (
-        "the search found no such input" in said(make((1, 1), 1, overlap=replace(over, full_lower=over.nominal + 0.1))).open[0]
+        "the search found no such input"
+        in said(make((1, 1), 1, overlap=replace(over, full_lower=over.nominal + 0.1))).open[0]
     )
     halves: dict[str, Any] = {"overlap": over, "opposite": over, "signed": True, "target": torch.tensor([1])}
     aimed = make((1, 1), 1, dtype=torch.float64, scores=over.drop * 0, **halves)
@@ -121,9 +122,7 @@ def test_the_search_for_the_bound_refutes() -> None:
 def test_an_input_that_was_met_refutes() -> None:
     found = said(one(1.234), reached=0.567)
     assert found.short == "An input of the ball is not classified as class 0."
-    assert found.guaranteed[1] == (
-        "An attack found an input of the ball at which another class leads class 0 by 0.56."
-    )
+    assert found.guaranteed[1] == ("An attack found an input of the ball at which another class leads class 0 by 0.56.")
     at_once = said(one(1.234, nominal=0.5))
     assert at_once.guaranteed[1] == "The input itself is not classified as class 0: another class is ahead by 0.50."
 
@@ -133,9 +132,7 @@ def test_samples_prove_nothing_about_the_others() -> None:
     assert found.guaranteed[0].startswith("Nothing about the ball as a whole.")
     assert "that were not tried" in found.open[0]
     broken = said(one(0.5, guarantee="sampled"))
-    assert broken.guaranteed == (
-        "Sampling found an input of the ball at which another class leads class 0 by 0.50.",
-    )
+    assert broken.guaranteed == ("Sampling found an input of the ball at which another class leads class 0 by 0.50.",)
 
 
 @pytest.mark.parametrize("full", [-2.0, 0.5])
@@ -181,7 +178,9 @@ def test_it_is_always_said_that_scores_are_not_proven(guarantee: str, full: floa
     assert SCORES in found.open[-1]
     assert found.short
     assert found.guaranteed
-    assert ("not only the inputs that were tried" in " ".join(found.guaranteed)) == (guarantee == "certified" and full < 0)
+    assert ("not only the inputs that were tried" in " ".join(found.guaranteed)) == (
+        guarantee == "certified" and full < 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,7 +206,8 @@ def test_it_is_always_said_that_scores_are_not_proven(guarantee: str, full: floa
         ),
         (
             {"eps": "tensor sha256 0", "norm": "?"},
-            "All inputs where the distance from this one is at most the radius in its record; the values have no limits.",
+            "All inputs where the distance from this one is at most the radius in its record; "
+            "the values have no limits.",
         ),
     ],
 )

@@ -24,9 +24,9 @@ from proofmap.graph.builder import weighted_layers
 from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.ops import compute
 from proofmap.graph.walk import push
-from proofmap.inputs.window_forms import Windows, where_from
-from proofmap.rounding.coverage import covered
+from proofmap.inputs.window_forms import WindowForms, places_of_entries
 from proofmap.rounding.float32_sums import gamma
+from proofmap.rounding.rigorous_support import has_error_bounds
 from proofmap.rules import RULES, Interval, Linear
 from tests.bounds.setting import mask_for
 from tests.hunting.finding import Tally
@@ -56,7 +56,7 @@ def bounds_of(graph: Graph, family: pm.Family, method: Method, sharing: Sharing,
 
 
 def cases() -> list[ParameterSet]:
-    known = [case for case in MODELS.values() if covered(graph_of(case))]
+    known = [case for case in MODELS.values() if has_error_bounds(graph_of(case))]
     assert len(known) > 120
     slow = pytest.mark.slow
     return [pytest.param(one, id=one.name, marks=() if one.name.startswith("deep ") else slow) for one in known]
@@ -279,15 +279,15 @@ def test_what_counts_as_one_rounding_is_summed_in_float64() -> None:
         (dense,), _ = known.rounding.pull(node, form)
         assert torch.equal(dense, double)
         assert not torch.equal(rule.adjoint(node, shapes, form)[0], double)
-        places, _ = where_from(torch.zeros(3, dtype=torch.int64), torch.arange(3), node.shape)
-        window = Windows(torch.randn(3, node.shape[0], 2, 2), places, (1, 1), (0, 0), node.shape)
+        places, _ = places_of_entries(torch.zeros(3, dtype=torch.int64), torch.arange(3), node.shape)
+        window = WindowForms(torch.randn(3, node.shape[0], 2, 2), places, (1, 1), (0, 0), node.shape)
         (seen,), _ = known.rounding.pull(node, window)
-        assert isinstance(seen, Windows)
+        assert isinstance(seen, WindowForms)
         whole = rule.adjoint(node.to(form.device, torch.float64), shapes, window.dense().double())[0].float()
         assert torch.equal(seen.dense(), whole) == in_windows
         for one, summed in ((form, True), (window, in_windows)):
-            cost = known.rounding.passing(node, one, torch.zeros(3, dtype=torch.int64), first=False, paid=-1)
-            paid = known.rounding.passing(node, one, torch.zeros(3, dtype=torch.int64), first=False, paid=0)
+            cost = known.rounding.row_error(node, one, torch.zeros(3, dtype=torch.int64), first=False, paid_products=-1)
+            paid = known.rounding.row_error(node, one, torch.zeros(3, dtype=torch.int64), first=False, paid_products=0)
             assert bool((paid < 1e-9 * cost).all()) == summed  # lines that paid for one rounding have paid for this
 
 
@@ -298,12 +298,12 @@ def test_lines_pay_for_what_they_read() -> None:
     assert known.rounding is not None
     form, owner = torch.randn(5, *relu.shape), torch.zeros(5, dtype=torch.int64)
     lines = known.relaxations[relu.name]
-    moved, paid = known.rounding.outward(relu, lines, form)
+    moved, paid = known.rounding.move_outward(relu, lines, form)
     assert paid == {relu.name: 0, conv.name: 0}
     (pulled,), plain = lines.pull(form, owner)
-    cost = known.rounding.passing(relu, form, owner, first=False, paid=-1)
+    cost = known.rounding.row_error(relu, form, owner, first=False, paid_products=-1)
     assert pulled is not None
-    cost = cost + known.rounding.passing(conv, pulled, owner, first=False, paid=-1)
+    cost = cost + known.rounding.row_error(conv, pulled, owner, first=False, paid_products=-1)
     assert torch.allclose(moved.pull(form, owner)[1] - plain, cost, rtol=2e-2)
 
 
@@ -315,10 +315,10 @@ def test_a_sum_of_two_has_the_sign_that_it_has_without_rounding() -> None:
     assert known.rounding is not None
     zero, one, third = torch.zeros(1, 2), torch.ones(1, 2), torch.full((1, 2), 2**-24 / 3)
     node = graph["sum"]
-    found = known.rounding.widened(node, [Interval(zero, one), Interval(zero, third)])
+    found = known.rounding.interval_arithmetic(node, [Interval(zero, one), Interval(zero, third)])
     assert float(found.lower.max()) == 0
     assert Fraction(float(found.upper[0, 0])) > 1 + Fraction(float(third[0, 0]))
-    found = known.rounding.widened(node, [Interval(-one, zero), Interval(-third, zero)])
+    found = known.rounding.interval_arithmetic(node, [Interval(-one, zero), Interval(-third, zero)])
     assert float(found.upper.min()) == 0
     assert Fraction(float(found.lower[0, 0])) < -1 - Fraction(float(third[0, 0]))
 

@@ -13,8 +13,8 @@ import proofmap as pm
 from proofmap import Ball
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Node
-from proofmap.rounding.float32_sums import FLUSHED, computed, run_of
-from proofmap.rounding.magnitudes import nonzero
+from proofmap.rounding.float32_sums import UNDERFLOW, float32_error, linear_float32_error
+from proofmap.rounding.magnitudes import nonzero_products
 from proofmap.rules import Interval
 from tests.proof.test_worst_order import cases
 from tests.proof.worst import Sum
@@ -24,7 +24,7 @@ _UNIT = 2.0**-24
 
 def run(weight: Tensor, x: Interval, op: str = "linear", **attributes: object) -> Tensor:
     node = Node("n", op, ("x",), (len(weight),), weight, attributes=attributes)
-    radius, _, _ = run_of(node, [x], lambda value, count: value, _UNIT)
+    radius, _, _ = linear_float32_error(node, [x], lambda value, count: value, _UNIT)
     return radius
 
 
@@ -63,11 +63,11 @@ def test_products_of_a_convolution_that_are_not_zero_are_counted() -> None:
     over = {"stride": (2, 1), "padding": (1, 0), "dilation": (1, 2), "groups": 1}
     node = Node("n", "conv", ("x",), (4, 3, 5), weight, attributes=over)
     columns = torch.nn.functional.unfold(x, (3, 2), dilation=(1, 2), padding=(1, 0), stride=(2, 1))
-    counts = nonzero(node, Interval(torch.zeros_like(x), x))
+    counts = nonzero_products(node, Interval(torch.zeros_like(x), x))
     assert torch.equal(counts, (columns > 0).sum(1).amax(1).to(x))
     assert float(counts.max()) < 18
     grouped = Node("n", "conv", ("x",), (3, 3, 5), weight[:3, :1], attributes={**over, "groups": 3})
-    assert nonzero(grouped, Interval(torch.zeros_like(x), x)).tolist() == [6, 6]
+    assert nonzero_products(grouped, Interval(torch.zeros_like(x), x)).tolist() == [6, 6]
 
 
 @pytest.mark.parametrize("op", ["linear", "conv"])
@@ -81,10 +81,12 @@ def test_a_case_does_not_depend_on_the_others(op: str) -> None:
     weight = torch.randn((4, 3, 3, 3) if op == "conv" else (4, 40), generator=generator)
     over = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1} if op == "conv" else {}
     node = Node("n", op, ("x",), (4, 4, 4) if op == "conv" else (4,), weight, attributes=over)
-    radius, _, count = run_of(node, [Interval(lower, upper)], lambda value, count: value, _UNIT)
+    radius, _, count = linear_float32_error(node, [Interval(lower, upper)], lambda value, count: value, _UNIT)
     assert int(count[0]) < int(count[1])
     for k in range(2):
-        alone, _, own = run_of(node, [Interval(lower[k : k + 1], upper[k : k + 1])], lambda value, count: value, _UNIT)
+        alone, _, own = linear_float32_error(
+            node, [Interval(lower[k : k + 1], upper[k : k + 1])], lambda value, count: value, _UNIT
+        )
         assert torch.equal(own, count[k : k + 1])
         torch.testing.assert_close(alone[0], radius[k], rtol=1e-6, atol=0)  # torch sums a batch in another order
 
@@ -92,10 +94,10 @@ def test_a_case_does_not_depend_on_the_others(op: str) -> None:
 def test_sums_of_zeros_do_not_underflow() -> None:
     zero, some = (torch.full((1, 2), value) for value in (0.0, 1e-30))
     minus = Node("n", "affine", ("x",), (2,), -torch.ones(1))
-    radius, _, _ = run_of(minus, [Interval(zero, zero)], lambda value, count: value, _UNIT)
+    radius, _, _ = linear_float32_error(minus, [Interval(zero, zero)], lambda value, count: value, _UNIT)
     assert float(radius.abs().max()) == 0
     for node, x in ((minus, some), (Node("n", "affine", ("x",), (2,), torch.full((1,), 1e-30)), zero)):
-        radius, _, _ = run_of(node, [Interval(x, x)], lambda value, count: value, _UNIT)
+        radius, _, _ = linear_float32_error(node, [Interval(x, x)], lambda value, count: value, _UNIT)
         assert float(radius.min()) > 0
 
 
@@ -109,8 +111,10 @@ def test_no_order_that_a_search_finds_is_off_by_more(dtype: torch.dtype, seed: i
         node = Node(
             "n", "linear", ("x",), (1,), torch.tensor(weight, dtype=dtype)[None], torch.full((1,), b, dtype=dtype)
         )
-        radius, _, _ = run_of(node, [Interval(at, at)], lambda value, count: value, torch.finfo(dtype).eps / 2)
-        room = Fraction(float(radius)) + sum(Fraction(abs(float(v))) for v in weight) * Fraction(FLUSHED)
+        radius, _, _ = linear_float32_error(
+            node, [Interval(at, at)], lambda value, count: value, torch.finfo(dtype).eps / 2
+        )
+        room = Fraction(float(radius)) + sum(Fraction(abs(float(v))) for v in weight) * Fraction(UNDERFLOW)
         for flush in (False, True):
             off = Sum(weight, at[0].numpy(), b, flush=flush).farthest(random)
             assert off <= room, name
@@ -145,4 +149,4 @@ def test_values_that_leave_the_range_of_float32_are_undecided() -> None:
     net = nn.Sequential(first, nn.ReLU(), last).double()
     with pytest.raises(BoundError, match="or values that of float32"):
         pm.overlap(net, torch.full((1, 1), 1e10).double(), Ball(0.0), rigorous=True)
-    assert float(computed(torch.tensor(2.0**101, dtype=torch.float64), 1)) == torch.inf
+    assert float(float32_error(torch.tensor(2.0**101, dtype=torch.float64), 1)) == torch.inf

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import OPERATIONS, compute
-from proofmap.rounding.magnitudes import CURVED, SIZES, Sizes
+from proofmap.rounding.magnitudes import CURVE_ERRORS, MAGNITUDES, Magnitudes
 from proofmap.rules import Interval
-from proofmap.rules.discontinuous import Jumps
+from proofmap.rules.discontinuous import DiscontinuousFunction
 from tests.hunting.hostile import SETTINGS
 from tests.hunting.truth import CURVES, exactly
 from tests.rules.nodes import FUNCTIONS, Function
@@ -26,16 +26,16 @@ def curves() -> list[Function]:
     return [
         one
         for one in FUNCTIONS
-        if one.op in SIZES and sizes_at(one, torch.ones(1)).roundings == CURVED and not jumps(one)
+        if one.op in MAGNITUDES and sizes_at(one, torch.ones(1)).errors == CURVE_ERRORS and not jumps(one)
     ]
 
 
 def jumps(one: Function) -> bool:
-    return isinstance(one.rule, Jumps) and OPERATIONS[one.op].steep(one.node(torch.float32))
+    return isinstance(one.rule, DiscontinuousFunction) and OPERATIONS[one.op].steep(one.node(torch.float32))
 
 
-def sizes_at(one: Function, x: Tensor) -> Sizes:
-    return SIZES[one.op](one.node(x.dtype), Interval(x, x))
+def sizes_at(one: Function, x: Tensor) -> Magnitudes:
+    return MAGNITUDES[one.op](one.node(x.dtype), Interval(x, x))
 
 
 def floats(generator: torch.Generator) -> Tensor:
@@ -51,7 +51,7 @@ def test_torch_computes_curves_to_what_is_counted(one: Function) -> None:
     if one.low > -8:
         x = x.abs()
     x = x.clamp(max=80) if one.op == "exp" else x
-    size = sizes_at(one, x).run
+    size = sizes_at(one, x).value
     assert size is not None
     off = (compute(one.node(x.dtype), x).double() - compute(one.node(torch.float64), x.double())).abs()
     fine = size.isfinite() & (size > 2.0**-100)
@@ -74,11 +74,11 @@ def test_lines_and_intervals_are_off_by_less_than_is_counted(one: Function) -> N
     drawn = one.intervals(400, torch.float64, seed=2)
     x = Interval(drawn.lower.unsqueeze(1), drawn.upper.unsqueeze(1))
     node = one.node(torch.float64)
-    reached, lines, sizes = one.rule.interval(node, x), one.rule.lines(node, x), SIZES[one.op](node, x)
+    reached, lines, sizes = one.rule.interval(node, x), one.rule.lines(node, x), MAGNITUDES[one.op](node, x)
     assert lines.lower_bias is not None
-    assert sizes.run is not None
+    assert sizes.value is not None
     at = torch.lerp(x.lower, x.upper, torch.linspace(0, 1, 501, dtype=torch.float64)).clamp(x.lower, x.upper)
-    y, room = compute(node, at), _LINES * _UNIT * sizes.run
+    y, room = compute(node, at), _LINES * _UNIT * sizes.value
     for above in (reached.upper, lines.upper_slope * at + lines.upper_bias):
         assert bool((y <= above + room).all())
     for below in (reached.lower, lines.lower_slope * at + lines.lower_bias):

@@ -16,22 +16,27 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.attack import lower_bounds as reach
-from proofmap.attack import restarts as leaps
+from proofmap.attack import lower_bounds, restarts
 from proofmap.bounds import Backward, Cases, Exact
 from proofmap.bounds.engine import bound_nodes
 from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.errors import BoundError
-from proofmap.rounding.search_errors import DOUBLE, charged, outer, size_of, slack
+from proofmap.rounding.search_errors import (
+    FLOAT64_UNIT,
+    add_evaluation_error,
+    enlarge_balls,
+    largest_preactivation,
+    row_bound_error,
+)
 from proofmap.rules import Interval
-from proofmap.search.ball_maxima import Balls
-from proofmap.search.beta_crown import Choice, bound, lines_of
-from proofmap.search.branch_and_bound import Tree
-from proofmap.search.exact import units_on
-from proofmap.search.goal import Found
-from proofmap.search.input_splitting import Ground
-from proofmap.search.rounding_gap import at_points, room
-from proofmap.search.unstable_units import Rows, Units
+from proofmap.search.ball_maxima import SampleBalls
+from proofmap.search.beta_crown import ParameterChoice, bound_rows, unit_lines
+from proofmap.search.branch_and_bound import SearchTree
+from proofmap.search.exact import units_of_balls
+from proofmap.search.frontier import SearchResult
+from proofmap.search.input_splitting import BallGeometry
+from proofmap.search.rounding_gap import bounds_at_points, gap_of_units
+from proofmap.search.unstable_units import UnitRows, Units
 from proofmap.verify.objective import Objective, forms_of
 from tests.bounds.setting import BUDGET
 from tests.hunting.counting import counted
@@ -40,7 +45,7 @@ from tests.hunting.searches import few_steps
 from tests.search.setting import BALLS, GAP, MASK, STRAIGHT, exact_overlaps, network, setting
 
 SINGLE = 2.0**-24
-module = import_module("proofmap.search.exact")  # whose name the function has, too
+module = import_module("proofmap.search.exact")
 
 
 def wild(seed: int) -> Hostile:
@@ -64,12 +69,12 @@ def wild(seed: int) -> Hostile:
 def asked(one: Hostile) -> tuple[pm.Graph, pm.Family, Tensor]:
     """In float64, with balls no smaller than stated; and the margins."""
     graph = one.graph.to(torch.device("cpu"), torch.float64)
-    family = outer(one.ball.at(torch.tensor(one.x)[None], torch.arange(len(one.x))), SINGLE)
+    family = enlarge_balls(one.ball.at(torch.tensor(one.x)[None], torch.arange(len(one.x))), SINGLE)
     return graph, family, forms_of(graph(family.x), torch.tensor([one.target]), None, "margin")[0]
 
 
 def units_of(one: Hostile) -> Units:
-    found = units_on(*asked(one), BUDGET, rigorous=True)
+    found = units_of_balls(*asked(one), BUDGET, rigorous=True)
     assert found is not None
     return found
 
@@ -109,7 +114,7 @@ def runs(one: Hostile, point: Array, orders: int = 6) -> list[list[list[Fraction
     return every
 
 
-def exactly(rows: Rows, delta: list[Fraction], u: list[Fraction]) -> list[Fraction]:
+def exactly(rows: UnitRows, delta: list[Fraction], u: list[Fraction]) -> list[Fraction]:
     """weight·δ + bias + mix·u, without a rounding."""
 
     def times(row: list[float], values: list[Fraction]) -> Fraction:
@@ -166,7 +171,7 @@ def test_radii_hold_where_units_of_one_sign_are_gone(seed: int) -> None:
     kept = torch.tensor([n for n, (k, e) in enumerate(at) if e in left[k]])
     known = known_of(small)
     ends = [[getattr(known[f"l{k}"], side)[0, e] for k, e in at] for side in ("lower", "upper")]
-    settled = every.settled(Interval(*map(torch.stack, ends)))
+    settled = every.eliminate_stable(Interval(*map(torch.stack, ends)))
     assert 0 < len(settled) == len(kept) < len(every)
     share, most = off(settled, one, small.points(12, 1), kept)
     assert most > 1e-3
@@ -175,10 +180,11 @@ def test_radii_hold_where_units_of_one_sign_are_gone(seed: int) -> None:
 
 def without(units: Units) -> Units:
     """Units that are what their equations say, as if nothing were rounded on the way to them."""
-    swing, size = units.swing, size_of(units.interval)
+    swing, size = units.swing, largest_preactivation(units.interval)
     assert swing is not None
     inputs, rows = (
-        charged(replace(part, radius=torch.zeros_like(part.bias)), size, swing) for part in (units.inputs, units.rows)
+        add_evaluation_error(replace(part, radius=torch.zeros_like(part.bias)), size, swing)
+        for part in (units.inputs, units.rows)
     )
     return replace(units, inputs=inputs, rows=rows)
 
@@ -201,12 +207,12 @@ def test_what_a_unit_is_off_by_is_kept_when_it_is_gone() -> None:
     closer, off = some_above(units), torch.zeros_like(units.inputs.bias)
     off[0] = 0.25
     moved = replace(units, inputs=replace(units.inputs, bias=units.inputs.bias + off))
-    here, there = (one.settled(closer) for one in (units, moved))
+    here, there = (one.eliminate_stable(closer) for one in (units, moved))
     changed = torch.cat([there.inputs.bias - here.inputs.bias, there.rows.bias - here.rows.bias]).abs()
     assert float(changed[: len(here)].max()) > 0.1
     assert float(changed[len(here) :].max()) > 0.01
     assert units.inputs.radius is not None
-    told = replace(units, inputs=replace(units.inputs, radius=units.inputs.radius + off)).settled(closer)
+    told = replace(units, inputs=replace(units.inputs, radius=units.inputs.radius + off)).eliminate_stable(closer)
     assert bool((radii(here) < 1e-6 + 0.1 * changed).all())
     assert bool((radii(told) >= changed).all())
 
@@ -215,7 +221,7 @@ def test_a_solution_is_not_trusted() -> None:
     """Where those who solved were wrong, the radii say so."""
     units = without(units_of(wild(0)))
     closer = some_above(units)
-    right, solve = units.settled(closer), torch.linalg.solve_triangular
+    right, solve = units.eliminate_stable(closer), torch.linalg.solve_triangular
 
     def wrong(a: Tensor, b: Tensor, **how: Any) -> Tensor:
         found: Tensor = solve(a, b, **how) * (1 + 1e-6)
@@ -223,14 +229,14 @@ def test_a_solution_is_not_trusted() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.linalg, "solve_triangular", wrong)
-        about = units.settled(closer)
+        about = units.eliminate_stable(closer)
     missed = torch.cat([about.inputs.bias - right.inputs.bias, about.rows.bias - right.rows.bias]).abs()
     assert float(missed.max()) > 1e-6
     assert bool((radii(about) >= missed).all())
     assert float(radii(right).max()) < float(missed.max())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.linalg, "solve_triangular", lambda a, b, **how: 3 * solve(a, b, **how))
-        assert len(units.settled(closer)) == len(units)  # too far: all stay units
+        assert len(units.eliminate_stable(closer)) == len(units)  # too far: all stay units
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -251,16 +257,16 @@ def test_bounds_on_parts_hold_for_every_run(seed: int) -> None:
             low, high = torch.where(cut & (at >= 0), 0.0, low), torch.where(cut & (at <= 0), 0.0, high)
             part = Interval(low, high)
             slopes = torch.rand(low.shape, generator=generator, dtype=low.dtype)
-            choice = Choice(slopes, torch.randn(low.shape, generator=generator, dtype=low.dtype))
+            choice = ParameterChoice(slopes, torch.randn(low.shape, generator=generator, dtype=low.dtype))
             choice.multipliers[4:] = 0
             rows = units.rows.pick(torch.arange(8) % len(units.rows))
-            lines = lines_of(units, part, choice.slopes)
-            found = bound(units, rows, part, lines, choice.multipliers)
-            plain = bound(units, replace(rows, radius=None), part, lines, choice.multipliers)
+            lines = unit_lines(units, part, choice.slopes)
+            found = bound_rows(units, rows, part, lines, choice.multipliers)
+            plain = bound_rows(units, replace(rows, radius=None), part, lines, choice.multipliers)
             truth = [margins(one, layers[-1])[k % len(units.rows)] for k in range(8)]
             none = torch.zeros(8, len(units))
-            above = exactly(Rows(found.form, found.bias, none), moved(one, point), [Fraction(0)] * len(units))
-            below = exactly(Rows(plain.form, plain.bias, none), moved(one, point), [Fraction(0)] * len(units))
+            above = exactly(UnitRows(found.form, found.bias, none), moved(one, point), [Fraction(0)] * len(units))
+            below = exactly(UnitRows(plain.form, plain.bias, none), moved(one, point), [Fraction(0)] * len(units))
             assert all(a >= t for a, t in zip(above, truth, strict=True))
             fails += sum(a < t for a, t in zip(below, truth, strict=True))
     assert fails > 0
@@ -282,10 +288,10 @@ def test_bounds_pay_for_being_computed() -> None:
         low = torch.tensor([[0.0 if v >= 0 else e for v, e in zip(z, units.interval.lower.tolist(), strict=True)]])
         high = torch.tensor([[0.0 if v <= 0 else e for v, e in zip(z, units.interval.upper.tolist(), strict=True)]])
         part = Interval(low.double(), high.double()).pick(torch.zeros(len(truth), dtype=torch.int64))
-        lines = lines_of(units, part, torch.zeros_like(part.lower))
+        lines = unit_lines(units, part, torch.zeros_like(part.lower))
         for rows in (units.rows, replace(units.rows, radius=None)):
-            found = bound(units, rows, part, lines, torch.zeros_like(part.lower))
-            said = exactly(Rows(found.form, found.bias, 0 * part.lower), delta, z)
+            found = bound_rows(units, rows, part, lines, torch.zeros_like(part.lower))
+            said = exactly(UnitRows(found.form, found.bias, 0 * part.lower), delta, z)
             missed = sum(a < t for a, t in zip(said, truth, strict=True))
             wrong += missed
             assert rows.radius is None or not missed
@@ -296,8 +302,8 @@ def test_multipliers_pay_for_what_they_are_multiplied_with() -> None:
     units = units_of(wild(0))
     rows, none = units.rows.pick(torch.zeros(1, dtype=torch.int64)), torch.zeros(1, len(units), dtype=torch.float64)
     large = none + 1e9
-    more = slack(units, rows, none, large) - slack(units, rows, none, none)
-    assert float(more) > 1e9 * DOUBLE * float(torch.maximum(-units.interval.lower, units.interval.upper).sum())
+    more = row_bound_error(units, rows, none, large) - row_bound_error(units, rows, none, none)
+    assert float(more) > 1e9 * FLOAT64_UNIT * float(torch.maximum(-units.interval.lower, units.interval.upper).sum())
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, inf])
@@ -306,7 +312,7 @@ def test_balls_are_no_smaller_than_they_were_stated(norm: float, half: Any) -> N
     """Domain and radius are no numbers of float32; x is at the domain's edge."""
     low, high, eps = 0.1, 0.8, 0.7
     x = torch.tensor([[0.1, 0.8, 0.3, 0.45]])
-    wide = outer(pm.Ball(eps, norm, (low, high), half).at(x), SINGLE)
+    wide = enlarge_balls(pm.Ball(eps, norm, (low, high), half).at(x), SINGLE)
     for i, value in enumerate(x[0].tolist()):
         down = max(-Fraction(eps), Fraction(low) - Fraction(value)) if half != "+" else Fraction(0)
         up = min(Fraction(eps), Fraction(high) - Fraction(value)) if half != "-" else Fraction(0)
@@ -324,7 +330,7 @@ def test_suprema_over_balls_are_not_below_the_truth(norm: float) -> None:
     x = torch.rand(1, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     ball = pm.Ball(0.5, norm, half="+").at(x)
     form = torch.randn(20, 300, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 1e6
-    balls = Balls(outer(ball, DOUBLE))
+    balls = SampleBalls(enlarge_balls(ball, FLOAT64_UNIT))
     for found, row in zip(balls.supremum(form).tolist(), form.tolist(), strict=True):
         terms = [Fraction(a) / 2 for a in row if a > 0]
         match norm:
@@ -393,9 +399,9 @@ def test_both_sides_are_on_their_sides_of_the_truth() -> None:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many starts as tiny networks need."""
-    monkeypatch.setattr(reach, "_STARTS", 8)
-    monkeypatch.setattr(reach, "_KEPT", 4)
-    monkeypatch.setattr(leaps, "_WORK", 0)
+    monkeypatch.setattr(lower_bounds, "_PGD_STARTS", 8)
+    monkeypatch.setattr(lower_bounds, "_REFINED_STARTS", 4)
+    monkeypatch.setattr(restarts, "_NETWORK_VALUES", 0)
 
 
 # every network and every kind of ball among them
@@ -433,8 +439,8 @@ def test_with_all_roundings_both_sides_are_hardly_further_apart(name: str, ball:
 @pytest.mark.parametrize(("name", "eps"), [("dense", 0.4), ("smooth", 0.1), ("both", 0.1)])
 def test_boxes_of_inputs_count_them_too(name: str, eps: float, few: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where units get no further, or there are none, as of curves."""
-    monkeypatch.setattr(module, "_FIRST", 0.0)
-    monkeypatch.setattr(Tree, "grow", None)
+    monkeypatch.setattr(module, "_UNITS_TIME_SHARE", 0.0)
+    monkeypatch.setattr(SearchTree, "split_leaves", None)
     graph = network(name)
     x = torch.rand(1, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     ball = pm.Ball(eps, domain=(0.0, 1.0))
@@ -457,7 +463,7 @@ def test_boxes_of_a_backdoor_prove_nothing_wrong(norm: float, monkeypatch: pytes
     biases = [np.array([2.0**24, 0.0]), np.array([-(2.0**24), 2.0**24]), np.array([0.5, 0.0])]
     parts = tuple((w.astype(np.float32), b.astype(np.float32)) for w, b in zip(weights, biases, strict=True))
     one = Hostile("backdoor", parts, np.array([0.7], np.float32), pm.Ball(0.01, norm, (0, 1)), 0)
-    monkeypatch.setattr(module, "units_on", lambda *_: None)
+    monkeypatch.setattr(module, "units_of_balls", lambda *_: None)
     with few_steps(attacked=False), counted(24):
         plain, found = (one.overlap(Exact(), torch.float32, rigorous=rigorous) for rigorous in (False, True))
     value = one.reached(one.x, 0)
@@ -467,8 +473,8 @@ def test_boxes_of_a_backdoor_prove_nothing_wrong(norm: float, monkeypatch: pytes
 
 def test_balls_of_parts_keep_what_does_not_move() -> None:
     """Ends that were rounded are no smaller than stated there, too."""
-    family = outer(pm.Ball(torch.tensor([[0.2, 0.0, 0.2]])).at(torch.tensor([[0.3, 0.5, 0.7]])), SINGLE)
-    ground = Ground(family, torch.tensor([0, 2]))
+    family = enlarge_balls(pm.Ball(torch.tensor([[0.2, 0.0, 0.2]])).at(torch.tensor([[0.3, 0.5, 0.7]])), SINGLE)
+    ground = BallGeometry(family, torch.tensor([0, 2]))
     low, high, _ = ground.roots()
     balls, _ = ground.balls(low, high)
     assert float(family.upper[0, 1]) > 0
@@ -478,11 +484,11 @@ def test_balls_of_parts_keep_what_does_not_move() -> None:
 def test_a_search_is_on_balls_and_units_with_roundings(few: None, monkeypatch: pytest.MonkeyPatch) -> None:
     asked_for = []
 
-    def search(units: Units, balls: Balls, *rest: Any) -> Found:
+    def branch_and_bound(units: Units, balls: SampleBalls, *rest: Any) -> SearchResult:
         asked_for.append((units, balls.family))
-        return Found(torch.full((4,), inf, dtype=torch.float64), 0, "")
+        return SearchResult(torch.full((4,), inf, dtype=torch.float64), 0, "")
 
-    monkeypatch.setattr(module, "search", search)
+    monkeypatch.setattr(module, "branch_and_bound", branch_and_bound)
     ball, x = pm.Ball(0.5, domain=(0.0, 1.0)), torch.rand(1, 4, generator=torch.Generator().manual_seed(1))
     graph = network("clamped").to(x.device, torch.float32)
     pm.overlap(graph, x, ball, groups=MASK, bounds=Exact(), rigorous=True)
@@ -501,7 +507,7 @@ def test_intervals_of_units_are_moved_outward() -> None:
     plan = replace(Backward().plans[0], rigorous=True)
     graph = one.graph
     known, _ = bound_nodes(graph, Cases(one.family), plan, BUDGET, LayerProgress.of(graph, 1, back=True))
-    units = units_on(graph, one.family, one.forms, BUDGET, rigorous=True)
+    units = units_of_balls(graph, one.family, one.forms, BUDGET, rigorous=True)
     assert units is not None
     first = next(node for node in graph.nodes if node.op == "clamp")
     ends, low = known.intervals[first.inputs[0]], first.attributes["low"]
@@ -517,7 +523,7 @@ def test_values_at_points_are_told_from_both_sides() -> None:
     points = one.points(8, 3)
     graph, _, forms = asked(one)
     at = torch.tensor(np.stack(points), dtype=torch.float64)
-    low, high = at_points(graph, at, forms.expand(len(at), -1, -1), BUDGET)
+    low, high = bounds_at_points(graph, at, forms.expand(len(at), -1, -1), BUDGET)
     apart = 0.0
     for k, point in enumerate(points):
         values = [max(margins(one, layers[-1])) for layers in runs(one, point)]
@@ -529,11 +535,11 @@ def test_values_at_points_are_told_from_both_sides() -> None:
 def test_what_roundings_take_is_room_beside_the_gap() -> None:
     """At a point of a network it is what a bound adds there; a search that lets it be ends by itself."""
     one = setting("dense")
-    units = units_on(one.graph, outer(one.family, DOUBLE), one.forms, BUDGET, rigorous=True)
+    units = units_of_balls(one.graph, enlarge_balls(one.family, FLOAT64_UNIT), one.forms, BUDGET, rigorous=True)
     assert units is not None
     delta = one.family.sample(5, torch.Generator().manual_seed(0))[:, 0].flatten(1)
-    taken = room(units, delta)
-    low, high = at_points(
+    taken = gap_of_units(units, delta)
+    low, high = bounds_at_points(
         one.graph, one.family.x + delta.view(-1, *one.family.shape), one.forms.expand(5, -1, -1), BUDGET
     )
     assert bool((taken > (high - low) / 2).all())

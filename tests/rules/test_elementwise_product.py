@@ -11,9 +11,9 @@ from torch import Tensor
 
 from proofmap.graph import Node
 from proofmap.graph.ops import compute
-from proofmap.rules import RULES, Forms, Interval, Nonlinear, Relaxation
-from proofmap.rules.elementwise_product import Planes, Product
-from proofmap.rules.softmax import Parted
+from proofmap.rules import RULES, AffineBounds, Interval, Nonlinear, Relaxation
+from proofmap.rules.elementwise_product import ElementwiseProduct, McCormickPlanes
+from proofmap.rules.softmax import SoftmaxRelaxation
 
 CASES = 6
 WORDS: dict[str, tuple[Node, list[tuple[int, ...]]]] = {
@@ -97,7 +97,7 @@ def test_forms_pushed_forward_hold(word: str) -> None:
     for shape in shapes:
         weight, tilt = (size * torch.randn(1, 2, *shape, dtype=torch.float64, generator=g) for size in (0.1, 0.1))
         bias, gap = torch.randn(1, *shape, dtype=torch.float64, generator=g), tilt.abs().sum(1)
-        forms.append(Forms(weight + tilt, bias - gap, weight - tilt, bias + gap))
+        forms.append(AffineBounds(weight + tilt, bias - gap, weight - tilt, bias + gap))
         low, high = (
             b + torch.einsum("nd,d...->n...", deltas, w[0])
             for w, b in ((weight + tilt, bias - gap), (weight - tilt, bias + gap))
@@ -147,7 +147,7 @@ def test_an_interval_of_softmax_is_reached_and_far_out_stays_within_it() -> None
         torch.testing.assert_close(found.lower[..., i], compute(node, lowest)[..., i])
     wide = Interval(torch.full((1, 3, 5), -5e4, dtype=torch.float64), torch.full((1, 3, 5), 5e4, dtype=torch.float64))
     relaxation = rule(node).relax(node, wide)
-    assert isinstance(relaxation, Parted)
+    assert isinstance(relaxation, SoftmaxRelaxation)
     for side in (relaxation.lower, relaxation.upper):
         for part in (side.alpha, side.g, side.beta):
             assert bool(part.isfinite().all())
@@ -175,7 +175,7 @@ def test_every_share_of_two_planes_is_a_plane() -> None:
     node, _ = WORDS["product"]
     (a, b), points = drawn("product", 7)
     found = RULES["product"]
-    assert isinstance(found, Product)
+    assert isinstance(found, ElementwiseProduct)
     free = found.free(node, a, b)
     assert torch.equal(
         free.most > free.least, ((a.lower < a.upper) & (b.lower < b.upper)).unsqueeze(1).expand(-1, 2, -1, -1)
@@ -184,7 +184,7 @@ def test_every_share_of_two_planes_is_a_plane() -> None:
     for _ in range(10):
         given = (3 * torch.rand(free.start.shape, dtype=torch.float64, generator=g) - 1).requires_grad_()
         planes = found.relax(node, a, b, slopes=given)
-        assert isinstance(planes, Planes)
+        assert isinstance(planes, McCormickPlanes)
         for x, y in points[:60]:
             value = x * y
             assert bool((planes.lower_first * x + planes.lower_second * y + planes.lower_bias <= value + 1e-9).all())

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proofmap.graph import Graph, Node
 from proofmap.graph.ops import UNSIGNED, WEIGHTED, compute
-from proofmap.rules import RULES, Forms, Interval, Linear
+from proofmap.rules import RULES, AffineBounds, Interval, Linear
 from proofmap.rules.linear_operations import Filter
 from tests.models import MODELS, Case, graph_of
 
@@ -102,7 +102,7 @@ def test_forms_are_split_by_sign(case: Case) -> None:
         forms = []
         for shape in shapes:
             w, b = random(2, 3, *shape), random(2, *shape)
-            forms.append(Forms(w - random(2, 3, *shape).abs(), b - random(2, *shape).abs(), w, b))
+            forms.append(AffineBounds(w - random(2, 3, *shape).abs(), b - random(2, *shape).abs(), w, b))
         pushed = rule.push(node, *forms)
         weights, offset = matrices(node, shapes)
         plus = [w.clamp(min=0) for w in weights]

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from proofmap.graph import Node
 from proofmap.graph.ops import compute
 from proofmap.rules import RULES, Interval
-from proofmap.rules.maximum import Largest, Picks
+from proofmap.rules.maximum import CandidateLines, MaximumRule
 
 
 class Window(NamedTuple):
@@ -42,9 +42,9 @@ def pool_node(window: Window) -> Node:
     return Node("pool", "max_pool", ("x",), tuple(out.shape[1:]), attributes=attributes)
 
 
-def largest(op: str) -> Largest:
+def largest(op: str) -> MaximumRule:
     rule = RULES[op]
-    assert isinstance(rule, Largest)
+    assert isinstance(rule, MaximumRule)
     return rule
 
 
@@ -88,7 +88,7 @@ def test_the_maximum_of_two_stays_between_its_lines(dtype: torch.dtype) -> None:
 def check_lines(node: Node, inputs: list[Interval], dtype: torch.dtype) -> None:
     rule = largest(node.op)
     relaxation = rule.relax(node, *inputs)
-    assert isinstance(relaxation, Picks)
+    assert isinstance(relaxation, CandidateLines)
     found = rule.interval(node, *inputs)
     generator = torch.Generator().manual_seed(3)
     slack = 1e-5 if dtype == torch.float32 else 1e-12
@@ -135,13 +135,13 @@ def test_only_rivals_are_unstable() -> None:
     assert first.tolist() == [[False, False, True]]
     assert second.tolist() == [[False, False, True]]
     relaxation = largest("maximum").relax(node, a, b)
-    assert isinstance(relaxation, Picks)
+    assert isinstance(relaxation, CandidateLines)
     assert relaxation.upper.tolist()[0][:2] == [3, 1]
     assert relaxation.slope.tolist()[0][:2] == [1.0, 1.0]
 
 
 def test_forms_are_pushed_through_the_pick() -> None:
-    from proofmap.rules import Forms
+    from proofmap.rules import AffineBounds
 
     node = pool_node(WINDOWS[0])
     x = intervals((2, 9), torch.float64, seed=5, cases=3)
@@ -153,7 +153,7 @@ def test_forms_are_pushed_through_the_pick() -> None:
     value = torch.einsum("cd,cdij->cij", delta, weight) + bias
     inside = value.maximum(x.lower).minimum(x.upper) == value
     assert bool(inside[2].all()), "the widest case must hold its own values"
-    pushed = relaxation.push(Forms(weight, bias, weight, bias))
+    pushed = relaxation.push(AffineBounds(weight, bias, weight, bias))
     y = F.max_pool1d(value, 3, 2, 1)
     above = torch.einsum("cd,cdij->cij", delta, pushed.upper_weight) + pushed.upper_bias
     below = torch.einsum("cd,cdij->cij", delta, pushed.lower_weight) + pushed.lower_bias

@@ -6,8 +6,8 @@ import torch
 
 from proofmap.graph import Node
 from proofmap.graph.ops import compute
-from proofmap.rules import RULES, Forms, Interval
-from proofmap.rules.maximum_of_two import Larger, Mixture
+from proofmap.rules import RULES, AffineBounds, Interval
+from proofmap.rules.maximum_of_two import Larger, MaximumPlanes
 
 NODE = Node("y", "larger", ("d", "a", "b"), (3, 50))
 CASES = 6
@@ -45,10 +45,10 @@ def drawn(seed: int) -> tuple[Interval, Interval, Interval, list[tuple[torch.Ten
     return d, a, b, points
 
 
-def relaxed(seed: int) -> tuple[Mixture, Interval, list[tuple[torch.Tensor, torch.Tensor]]]:
+def relaxed(seed: int) -> tuple[MaximumPlanes, Interval, list[tuple[torch.Tensor, torch.Tensor]]]:
     d, a, b, points = drawn(seed)
     mixture = rule().relax(NODE, d, a, b)
-    assert isinstance(mixture, Mixture)
+    assert isinstance(mixture, MaximumPlanes)
     return mixture, rule().interval(NODE, d, a, b), points
 
 
@@ -122,7 +122,7 @@ def test_forms_are_pushed_through() -> None:
     """Exact forms of the inputs at one point, as weights of one variable: the output's hold it between them."""
     mixture, _, points = relaxed(5)
     for a, b in points[:20]:
-        inputs = [Forms(v.unsqueeze(1), 0 * v, v.unsqueeze(1), 0 * v) for v in (b - a, a, b)]
+        inputs = [AffineBounds(v.unsqueeze(1), 0 * v, v.unsqueeze(1), 0 * v) for v in (b - a, a, b)]
         pushed = mixture.push(*inputs)
         y = torch.maximum(a, b)
         assert bool((pushed.lower_weight[:, 0] + pushed.lower_bias <= y + 1e-12).all())

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proofmap.errors import BoundError
 from proofmap.graph.ops import OPERATIONS, compute
-from proofmap.rules import RULES, Forms, Interval
+from proofmap.rules import RULES, AffineBounds, Interval
 from proofmap.rules.scalar_lines import Lines, Scalar
 from tests.rules.nodes import FUNCTIONS, Function, points
 
@@ -226,7 +226,7 @@ def test_lines_carry_forms_both_ways() -> None:
     slopes, biases = torch.randn(2, 3, 7), torch.randn(2, 3, 7)
     lines = Lines(slopes[0], biases[0], slopes[1], biases[1])
     weight, bias = torch.randn(3, 4, 7), torch.randn(3, 7)
-    x = Forms(weight - 0.1, bias - 1.0, weight + 0.1, bias + 1.0)
+    x = AffineBounds(weight - 0.1, bias - 1.0, weight + 0.1, bias + 1.0)
     pushed = lines.push(x)
     for _ in range(100):
         delta = 0.5 * torch.randn(3, 4)

@@ -11,7 +11,7 @@ from torch import Tensor
 from proofmap.graph import Node
 from proofmap.graph.ops import compute
 from proofmap.rules import RULES, Interval
-from proofmap.rules.secant_slopes import Along, Change, Level
+from proofmap.rules.secant_slopes import Change, ChangeLines, ConstantBounds
 from tests.rules.nodes import FUNCTIONS, Function, points
 
 TYPES = [torch.float32, torch.float64]
@@ -36,7 +36,7 @@ def room(dtype: torch.dtype, *values: Tensor) -> Tensor:
 @pytest.mark.parametrize("function", FUNCTIONS, ids=str)
 def test_no_two_points_of_an_interval_have_another_slope(function: Function, dtype: torch.dtype) -> None:
     x, node = function.intervals(200, dtype, seed=1), function.node(dtype)
-    slopes = function.rule.secants(node, x)
+    slopes = function.rule.secant_slopes(node, x)
     at = points(x, 24, function.jumps)
     value = compute(node, at)
     for k in range(len(at)):
@@ -55,7 +55,7 @@ def test_slopes_are_no_wider_than_they_need_to_be(function: Function) -> None:
     vertical = (x.lower == 0) & (function.op == "sqrt")
     fair = torch.stack([x.upper - x.lower > 0.01, ~vertical, *keeps_off]).all(0)
     x = x.pick(fair)
-    slopes, at = function.rule.secants(node, x), points(x, 4001)
+    slopes, at = function.rule.secant_slopes(node, x), points(x, 4001)
     value = compute(node, at)
     seen = torch.stack([(b - a) / (q - p) for (a, b), (p, q) in zip(pairwise(value), pairwise(at), strict=True)])
     steps = (seen[1:] - seen[:-1]).abs().amax(0) + 1e-6  # a slope may lie between two secants
@@ -74,7 +74,7 @@ def test_no_change_is_outside(function: Function, dtype: torch.dtype) -> None:
     for low, high in ((-1.0, 1.0), (-0.1, 0.3), (0.0, 0.5), (-0.7, 0.0), (0.0, 0.0)):
         d = Interval(low * (x.upper - x.lower), high * (x.upper - x.lower))
         found, lines = rule().interval(node, x, x, d), rule().relax(node, x, x, d)
-        assert isinstance(lines, Along)
+        assert isinstance(lines, ChangeLines)
         for k in range(len(at)):
             move, change = at - at[k], value - value[k]
             slack = room(dtype, value, value[k], at, at[k])
@@ -94,12 +94,12 @@ def test_the_second_point_counts_where_it_leaves_the_first_ones_interval() -> No
         Interval(torch.tensor([low]), torch.tensor([high])) for low, high in ((0.1, 1.0), (-1.0, 1.0), (-0.5, 0.0))
     )
     lines = rule().relax(changed(of), x, z, d)
-    assert isinstance(lines, Along)
+    assert isinstance(lines, ChangeLines)
     assert float(lines.lines.upper_slope) == 0.0
     assert float(lines.lines.lower_slope) == 1.0
     never = Interval(torch.tensor([0.05]), torch.tensor([1.0]))  # z never gets there
     exact = rule().relax(changed(of), x, never, d)
-    assert isinstance(exact, Along)
+    assert isinstance(exact, ChangeLines)
     assert float(exact.lines.upper_slope) == float(exact.lines.lower_slope) == 1.0
 
 
@@ -120,7 +120,7 @@ def test_a_pool_changes_by_no_more_than_what_it_reads() -> None:
     x = Interval(low, low + 0.5)
     d = Interval(-0.3 * moved, 0.2 * moved.flip(0))
     lines = rule().relax(changed(of), x, x, d)
-    assert isinstance(lines, Level)
+    assert isinstance(lines, ConstantBounds)
     for _ in range(50):
         first = low + 0.5 * torch.rand(low.shape, generator=generator, dtype=low.dtype)
         change = d.lower + (d.upper - d.lower) * torch.rand(low.shape, generator=generator, dtype=low.dtype).round()

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from proofmap.graph.ops import compute
 from proofmap.rules import RULES, Interval, Nonlinear
-from proofmap.rules.maximum_of_two import Larger, Mixture
-from proofmap.rules.s_shaped import Curve
+from proofmap.rules.maximum_of_two import Larger, MaximumPlanes
+from proofmap.rules.s_shaped import InflectedFunction
 from proofmap.rules.scalar_lines import Lines
 from tests.rules.nodes import FUNCTIONS, Function, points
 
@@ -62,7 +62,7 @@ def test_lines_hold_for_all_numbers_that_are_given(function: Function, dtype: to
         assert float(outside(function, x, lines_at(function, x, given))) <= 0
 
 
-@pytest.mark.parametrize("function", [f for f in FUNCTIONS if not isinstance(f.rule, Curve)], ids=str)
+@pytest.mark.parametrize("function", [f for f in FUNCTIONS if not isinstance(f.rule, InflectedFunction)], ids=str)
 def test_a_number_beyond_its_range_counts_as_the_end(function: Function) -> None:
     """Of a curve every slope is as good as any: there the range only says where to look."""
     x = function.intervals(100, torch.float64, seed=9)
@@ -120,7 +120,7 @@ def test_between_two_bounds_of_a_maximum_every_mixture_is_a_bound() -> None:
         drawn = torch.rand(free.start.shape, dtype=torch.float64, generator=g)
         given = (3 * drawn - 1).requires_grad_()  # beyond the range too, where it is moved in
         mixed = rule.relax(None, d, a, b, slopes=given)  # type: ignore[arg-type]
-        assert isinstance(mixed, Mixture)
+        assert isinstance(mixed, MaximumPlanes)
         for _ in range(20):
             at_a, at_b = (
                 x.lower + torch.rand(x.lower.shape, dtype=torch.float64, generator=g) * (x.upper - x.lower)

@@ -11,8 +11,8 @@ from torch import Tensor
 from proofmap.graph import Node
 from proofmap.graph.ops import compute
 from proofmap.rules import RULES, Interval, Nonlinear
-from proofmap.rules.maximum import Picks
-from proofmap.rules.maximum_of_two import Mixture
+from proofmap.rules.maximum import CandidateLines
+from proofmap.rules.maximum_of_two import MaximumPlanes
 from proofmap.rules.scalar_lines import Lines, Scalar
 from tests.rules.nodes import FUNCTIONS, Function
 
@@ -89,8 +89,8 @@ def test_the_larger_of_two_stays_between_its_lines(dtype: torch.dtype) -> None:
     a, b, d = (Interval(i.lower[None], i.upper[None]) for i in (a, b, d))
     picks = rule("maximum").relax(Node("y", "maximum", ("a", "b"), shape), a, b)
     mixture = rule("larger").relax(Node("y", "larger", ("d", "a", "b"), shape), d, a, b)
-    assert isinstance(picks, Picks)
-    assert isinstance(mixture, Mixture)
+    assert isinstance(picks, CandidateLines)
+    assert isinstance(mixture, MaximumPlanes)
     for one, other in product(inside(a), inside(b)):
         y = torch.maximum(one, other)
         room = slack(dtype, one, other, picks.bias, mixture.bias)

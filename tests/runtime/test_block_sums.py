@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from proofmap.runtime.block_sums import dot, roundings
+from proofmap.runtime.block_sums import additions_per_product, dot
 
 
 @pytest.mark.parametrize("count", [1, 255, 256, 257, 1000, 1024])
@@ -17,4 +17,4 @@ def test_blocks_and_what_is_left_are_summed(count: int) -> None:
 
 
 def test_a_product_passes_the_additions_of_its_block_and_of_the_blocks() -> None:
-    assert [roundings(count) for count in (1, 256, 257, 115200)] == [1, 256, 258, 707]
+    assert [additions_per_product(count) for count in (1, 256, 257, 115200)] == [1, 256, 258, 707]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from proofmap.runtime import compiled_kernels as kernel
+from proofmap.runtime import compiled_kernels
 
 
 def test_kernels_are_called_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +24,7 @@ def test_kernels_are_called_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPa
         return 2 * value
 
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    run = kernel.compiled(function, lambda size: (size,))
+    run = compiled_kernels.compiled(function, lambda size: (size,))
     assert run is not None
 
     def often(k: int) -> list[Any]:

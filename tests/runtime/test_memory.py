@@ -19,7 +19,7 @@ from proofmap.bounds.passes import Bounder
 from proofmap.bounds.state import BoundState
 from proofmap.errors import InputError, RoomError
 from proofmap.runtime import memory
-from proofmap.runtime.memory import budget, in_pieces
+from proofmap.runtime.memory import budget, run_in_chunks
 from tests.peak import with_peak
 
 
@@ -41,7 +41,7 @@ def test_what_is_no_number_of_bytes(memory: Any) -> None:
 
 def test_pieces_cover_everything_once() -> None:
     seen: list[int] = []
-    in_pieces(10, 3, lambda start, stop: seen.extend(range(start, stop)))
+    run_in_chunks(10, 3, lambda start, stop: seen.extend(range(start, stop)))
     assert seen == list(range(10))
 
 
@@ -63,7 +63,7 @@ def test_pieces_are_halved_until_they_fit(error: Exception) -> None:
             raise error
         seen.extend(range(start, stop))
 
-    in_pieces(20, 16, work)
+    run_in_chunks(20, 16, work)
     assert seen == list(range(20))
     assert tried[:3] == [16, 8, 4]
     assert max(tried[3:]) <= 2
@@ -74,7 +74,7 @@ def test_the_smallest_piece_gives_up_with_advice() -> None:
         raise MemoryError
 
     with pytest.raises(RoomError, match="out of memory with the smallest piece"):
-        in_pieces(4, 4, work)
+        run_in_chunks(4, 4, work)
 
 
 def test_other_errors_are_not_swallowed() -> None:
@@ -82,7 +82,7 @@ def test_other_errors_are_not_swallowed() -> None:
         raise RuntimeError("something else")
 
     with pytest.raises(RuntimeError, match="something else"):
-        in_pieces(4, 4, work)
+        run_in_chunks(4, 4, work)
 
 
 def test_forward_says_what_it_needs() -> None:
@@ -108,7 +108,7 @@ def check_that_it_is_kept(
     model: nn.Module, x: Tensor, eps: float, cells: int, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bounds for every member stay within the limit, where they would take more, and are the same."""
-    monkeypatch.setattr(memory, "_CPU_PIECE", 2**40)  # the budget alone decides
+    monkeypatch.setattr(memory, "_CPU_CHUNK_BYTES", 2**40)  # the budget alone decides
     graph = pm.trace(model, x)
     ball, groups = pm.Ball(eps, domain=(0.0, 1.0)), pm.groups.grid(cells)
     large, free = with_peak(lambda: pm.overlap(graph, x, ball, groups=groups, memory=4 * 10**9))
@@ -185,5 +185,5 @@ def test_who_has_set_the_allocator_is_left_alone(monkeypatch: pytest.MonkeyPatch
 
 def test_rows_get_a_third_of_a_piece_on_a_gpu() -> None:
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
-    assert memory.rows_of(6 * 10**9, gpu) == 10**9 == memory.piece_of(6 * 10**9, gpu) // 3
-    assert memory.rows_of(10**6, cpu) == memory.piece_of(10**6, cpu)
+    assert memory.row_chunk_bytes(6 * 10**9, gpu) == 10**9 == memory.chunk_bytes(6 * 10**9, gpu) // 3
+    assert memory.row_chunk_bytes(10**6, cpu) == memory.chunk_bytes(10**6, cpu)

@@ -17,9 +17,9 @@ from torch import nn
 import proofmap as pm
 from proofmap.runs import run
 from proofmap.runtime import progress_bar as bar_module
-from proofmap.runtime.memory import in_pieces
+from proofmap.runtime.memory import run_in_chunks
 from proofmap.runtime.progress import listening, part, report
-from proofmap.runtime.progress_bar import Bar
+from proofmap.runtime.progress_bar import ProgressBar
 from tests.runs.setting import Digits, digits_model, job
 
 Heard = list[tuple[float, str]]
@@ -47,7 +47,7 @@ def test_another_thread_is_not_heard() -> None:
 def test_pieces_are_parts() -> None:
     heard: list[float] = []
     with listening(lambda share, _: heard.append(share)):
-        in_pieces(4, 2, lambda start, stop: in_pieces(2, 1, lambda start, stop: None))
+        run_in_chunks(4, 2, lambda start, stop: run_in_chunks(2, 1, lambda start, stop: None))
     assert sorted(set(heard)) == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert heard == sorted(heard)
 
@@ -109,7 +109,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_a_file_gets_a_line_now_and_then(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar(2, "EVA") as bar:
+    with ProgressBar(2, "EVA") as bar:
         with bar.work():
             for k in range(1000):  # a hundred seconds for the first sample
                 clock.now += 0.1
@@ -123,7 +123,7 @@ def test_a_file_gets_a_line_now_and_then(clock: Clock, capsys: pytest.CaptureFix
 
 
 def test_a_file_of_a_short_run_stays_empty(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar(5, "EVA") as bar:
+    with ProgressBar(5, "EVA") as bar:
         for _ in range(5):
             clock.now += 1.9
             bar.advance()
@@ -131,7 +131,7 @@ def test_a_file_of_a_short_run_stays_empty(clock: Clock, capsys: pytest.CaptureF
 
 
 def test_the_longer_it_takes_the_rarer_the_lines(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar(1, "EVA") as bar, bar.ahead(1):
+    with ProgressBar(1, "EVA") as bar, bar.ahead(1):
         for second in range(36_000):  # ten hours in which next to nothing is done
             clock.now += 1
             report(second / 10**9)
@@ -139,14 +139,14 @@ def test_the_longer_it_takes_the_rarer_the_lines(clock: Clock, capsys: pytest.Ca
 
 
 def test_what_was_done_before_says_nothing_of_the_speed(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar(100, "run", done=50) as bar:
+    with ProgressBar(100, "run", done=50) as bar:
         clock.now += 60
         bar.advance(10)
     assert capsys.readouterr().err == "run: 60 %, 60 of 100 samples, 01:00 so far, about 04:00 left\n"
 
 
 def test_there_are_no_more_units_ahead_than_are_left(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar(4, "run", done=1) as bar, bar.ahead(50):
+    with ProgressBar(4, "run", done=1) as bar, bar.ahead(50):
         clock.now += 60
         report(0.5)
     assert capsys.readouterr().err == "run: 62 %, 1 of 4 samples, 01:00 so far, about 01:00 left\n"
@@ -161,7 +161,7 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr("tqdm.std.time", partial(next, count()))  # a second for every look at the clock
-    with Bar(1, "EVA") as bar, bar.work():
+    with ProgressBar(1, "EVA") as bar, bar.work():
         for k in range(5):
             report(k / 10, f"layer {k} of 9")
     shown = screen.getvalue()
@@ -175,7 +175,7 @@ def test_a_terminal_sees_both_sides_of_a_search_closing(monkeypatch: pytest.Monk
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr("tqdm.std.time", partial(next, count()))
-    with Bar(1, "EVA") as bar, bar.work():
+    with ProgressBar(1, "EVA") as bar, bar.work():
         for leaves in (2, 1204, 30841):
             report(0.1, f"AO(B) in [-8.71, -8.65], {leaves:,} leaves")
     assert re.findall(r"\S+ leaves", screen.getvalue())[-1] == "30,841 leaves"
@@ -184,7 +184,7 @@ def test_a_terminal_sees_both_sides_of_a_search_closing(monkeypatch: pytest.Monk
 
 def test_who_shows_nothing_lets_others_hear(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: Heard = []
-    with listening(lambda *said: heard.append(said)), Bar(4, "EVA", show=False) as bar:
+    with listening(lambda *said: heard.append(said)), ProgressBar(4, "EVA", show=False) as bar:
         for _ in range(2):
             with bar.work(2):
                 report(0.5, "here")
@@ -197,10 +197,10 @@ def test_a_run_hears_the_layers_of_its_samples(
 ) -> None:
     heard: Heard = []
 
-    def tell(self: Bar, done: float, place: str) -> None:
+    def tell(self: ProgressBar, done: float, place: str) -> None:
         heard.append((done, place))
 
-    monkeypatch.setattr(Bar, "_tell", tell)
+    monkeypatch.setattr(ProgressBar, "_tell", tell)
     run(Digits(count=3), digits_model(), job(ball=pm.Ball(eps, domain=(0.0, 1.0))), tmp_path)
     assert heard[-1][0] == 3
     inside = [done for done, place in heard if "layer 2 of " in place]
@@ -212,4 +212,4 @@ def test_bars_are_drawn_in_one_place() -> None:
     """What draws its own fills a file with refreshes."""
     package = Path(pm.__file__).parent
     drawing = {file.relative_to(package).as_posix() for file in package.rglob("*.py") if "tqdm" in file.read_text()}
-    assert drawing == {"bar.py"}
+    assert drawing == {"runtime/progress_bar.py"}

@@ -15,7 +15,7 @@ import proofmap as pm
 from proofmap.errors import FileError
 from proofmap.metrics import RobustnessSr, Stability, Tightness
 from proofmap.storage.hashing import hash_tensor
-from proofmap.storage.records import plain, whole, write
+from proofmap.storage.records import atomic_path, to_json, write_atomic
 
 SMALL, LARGE = torch.tensor([[0.5, 2.0]]), torch.zeros(1001)
 
@@ -40,15 +40,15 @@ SMALL, LARGE = torch.tensor([[0.5, 2.0]]), torch.zeros(1001)
     ],
 )
 def test_settings_as_json(value: Any, expected: Any) -> None:
-    assert plain(value) == expected
-    assert json.loads(json.dumps(plain(value))) == expected
+    assert to_json(value) == expected
+    assert json.loads(json.dumps(to_json(value))) == expected
 
 
 def test_small_tensors_may_be_written_out() -> None:
-    assert plain(SMALL, 1000) == [[0.5, 2.0]]
-    assert plain(torch.tensor([inf, 1.0]), 2) == ["inf", 1.0]
-    assert plain((SMALL, 1.0), 1000) == [[[0.5, 2.0]], 1.0]
-    assert plain(LARGE, 1000) == f"tensor (1001,) sha256 {hash_tensor(LARGE)}"
+    assert to_json(SMALL, 1000) == [[0.5, 2.0]]
+    assert to_json(torch.tensor([inf, 1.0]), 2) == ["inf", 1.0]
+    assert to_json((SMALL, 1.0), 1000) == [[[0.5, 2.0]], 1.0]
+    assert to_json(LARGE, 1000) == f"tensor (1001,) sha256 {hash_tensor(LARGE)}"
 
 
 def test_records_of_metrics_are_those_of_old_files() -> None:
@@ -92,14 +92,14 @@ def test_records_of_metrics_are_those_of_old_files() -> None:
 @pytest.mark.parametrize("ours", [False, True])
 def test_a_file_is_written_whole_or_not_at_all(ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
-    write(path, b"old", ours=ours)
+    write_atomic(path, b"old", ours=ours)
     for name in ("fsync", "replace"):
         with monkeypatch.context() as broken:
             broken.setattr(os, name, full)
             with pytest.raises(FileError, match=r"cannot write .*a: No space left on device"):
-                write(path, b"new", ours=ours)
+                write_atomic(path, b"new", ours=ours)
         assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"a": b"old"}
-    write(path, b"new", ours=ours)
+    write_atomic(path, b"new", ours=ours)
     assert path.read_bytes() == b"new"
 
 
@@ -109,21 +109,21 @@ def full(*_: Any) -> None:
 
 def test_a_folder_is_made_where_it_is_ours(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="No such file or directory"):
-        write(tmp_path / "none" / "a", b"")
-    write(tmp_path / "none" / "a", b"", ours=True)
+        write_atomic(tmp_path / "none" / "a", b"")
+    write_atomic(tmp_path / "none" / "a", b"", ours=True)
     assert (tmp_path / "none" / "a").exists()
 
 
 def test_what_a_killed_process_left_is_written_over_where_the_folder_is_ours(tmp_path: Path) -> None:
     (tmp_path / ".a.part").write_bytes(b"half of")
-    write(tmp_path / "a", b"whole", ours=True)
+    write_atomic(tmp_path / "a", b"whole", ours=True)
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"whole"
 
 
 def test_a_folder_takes_its_place_whole_and_failing_leaves_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out.zarr"
-    with whole(out) as beside:
+    with atomic_path(out) as beside:
         assert beside.suffix == ""  # what a killed process leaves is no file that a reader of a folder takes
         beside.mkdir()
         (beside / "a").write_bytes(b"a")
@@ -131,7 +131,7 @@ def test_a_folder_takes_its_place_whole_and_failing_leaves_nothing(tmp_path: Pat
     assert [path.name for path in tmp_path.rglob("*")] == ["out.zarr", "a"]
 
     def fail() -> None:
-        with whole(tmp_path / "b") as beside:
+        with atomic_path(tmp_path / "b") as beside:
             beside.mkdir()
             raise ZeroDivisionError
 

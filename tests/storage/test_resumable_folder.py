@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from proofmap.errors import FileError
-from proofmap.storage.resumable_folder import changes, inside, keep, locked
+from proofmap.storage.resumable_folder import locked, path_inside, record_differences, write_piece
 
 
 def test_records_differ_by_name_and_both_values() -> None:
     old = {"job": {"eps": 0.01, "target": None}, "gone": 1}
     new = {"job": {"eps": 0.02, "norm": "inf"}}
-    assert changes(old, new) == {"job.eps": (0.01, 0.02), "job.norm": (None, "inf"), "gone": (1, None)}
-    assert changes(old, old) == {}
+    assert record_differences(old, new) == {"job.eps": (0.01, 0.02), "job.norm": (None, "inf"), "gone": (1, None)}
+    assert record_differences(old, old) == {}
 
 
 def test_a_piece_is_bytes_or_a_record(tmp_path: Path) -> None:
-    keep(tmp_path / "new", "deep/piece", b"bytes")
-    keep(tmp_path / "new", "about.json", {"eps": 0.01})
+    write_piece(tmp_path / "new", "deep/piece", b"bytes")
+    write_piece(tmp_path / "new", "about.json", {"eps": 0.01})
     assert (tmp_path / "new" / "deep" / "piece").read_bytes() == b"bytes"
     assert json.loads((tmp_path / "new" / "about.json").read_text()) == {"eps": 0.01}
     assert (tmp_path / "new" / "about.json").read_text().endswith("}\n")
@@ -32,9 +32,9 @@ def test_nothing_leads_out_of_the_folder(name: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "out").symlink_to(tmp_path)
     with pytest.raises(FileError, match="expected one inside it"):
-        inside(tmp_path / "in", name)
+        path_inside(tmp_path / "in", name)
     with pytest.raises(FileError, match="expected one inside it"):
-        keep(tmp_path / "in", name, b"")
+        write_piece(tmp_path / "in", name, b"")
 
 
 def test_one_works_in_a_folder_at_a_time_and_leaves_a_log(tmp_path: Path) -> None:

@@ -103,8 +103,16 @@ def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said:
     ("added", "removed", "said"),
     [
         (-1.0, -2.0, f"proven{NOTE}: neither adding alone nor removing alone, in {BALL}, changes the class to class 1"),
-        (-1.0, 0.5, f"proven{NOTE} for adding alone: in {BALL}, it does not change the class to class 1; not for removing"),
-        (0.5, -2.0, f"proven{NOTE} for removing alone: in {BALL}, it does not change the class to class 1; not for adding"),
+        (
+            -1.0,
+            0.5,
+            f"proven{NOTE} for adding alone: in {BALL}, it does not change the class to class 1; not for removing",
+        ),
+        (
+            0.5,
+            -2.0,
+            f"proven{NOTE} for removing alone: in {BALL}, it does not change the class to class 1; not for adding",
+        ),
         (0.5, 0.5, f"undecided for {BALL}"),
         (0.5, 2.0, f"refuted: an input in {BALL} has a larger output for class 1 than for its own class"),
     ],
@@ -118,7 +126,9 @@ def test_a_targeted_title_says_what_is_proven_of_each_half(added: float, removed
         overlap=bounds(scores, torch.tensor([added])),  # x itself reaches 1 less
         opposite=bounds(scores, torch.tensor([removed])),
     )
-    assert headlines(e) == [f"class 0, towards class 1 · {said}; adding: AO ≤ {added:.2f}; removing: AO ≤ {removed:.2f}"]
+    assert headlines(e) == [
+        f"class 0, towards class 1 · {said}; adding: AO ≤ {added:.2f}; removing: AO ≤ {removed:.2f}"
+    ]
 
 
 def test_towards_its_own_class_nothing_is_asked() -> None:
@@ -164,9 +174,7 @@ def test_names_are_cut() -> None:
 
 def test_a_title_says_both_sides_and_what_is_proven_to_matter_most() -> None:
     (said,) = headlines(ranked([3, 2, 1, 0], 0.004))
-    assert said == (
-        f"class 0 · {PROVEN}; AO in [-5.00, -4.99]; these 2 of 4 columns are proven to matter most"
-    )
+    assert said == (f"class 0 · {PROVEN}; AO in [-5.00, -4.99]; these 2 of 4 columns are proven to matter most")
     assert "matter" not in headlines(ranked([3, 2, 1, 0], 9))[0]
     assert flat(caption(ranked([1, 2], 0.1))) == "score = AO(B) - AO(B_u), an importance; its interval is proven"
 

@@ -85,6 +85,11 @@ def test_a_level_is_not_rounded(level: float, said: str) -> None:
 def test_what_is_probable_is_said_with_its_formula_and_assumptions() -> None:
     said = smoothed({"level": 0.999, "sigma": 0.25})
     assert "AO(B) <= 2 Φ(Φ⁻¹(q) + ε/σ) - 1" in said
-    for words in ("with probability 99.9 %", "noise σ = 0.25", "nothing is proven about the network itself", "if the draws are independent"):
+    for words in (
+        "with probability 99.9 %",
+        "noise σ = 0.25",
+        "nothing is proven about the network itself",
+        "if the draws are independent",
+    ):
         assert words in said
     assert noise({"sigma": None}) == "noise σ = ε"

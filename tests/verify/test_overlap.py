@@ -1,4 +1,4 @@
-"""The public calls: what they return, and what they say to bad input before any work starts."""
+"""`pm.overlap`: results, and error messages for bad input."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_targets(graph: pm.Graph, x: Tensor) -> None:
 
 
 def test_objectives_are_forms_of_the_logits(graph: pm.Graph, x: Tensor) -> None:
-    """At x itself each is the form it names, and over a ball of radius zero nothing is added."""
+    """At x itself, each objective is its formula. Over a ball of radius 0, the overlap is the same."""
     logits = graph(x)
     own = logits.amax(1)
     point = pm.Ball(0.0)
@@ -84,12 +84,12 @@ def test_objectives_are_forms_of_the_logits(graph: pm.Graph, x: Tensor) -> None:
         wide = pm.overlap(graph, x, BALL, objective=objective, groups=pm.groups.grid(4))  # type: ignore[arg-type]
         assert bool((wide.full > expected).all())
         assert bool((wide.frozen <= wide.full[:, None]).all())
-    # the mean of the margins is at most their maximum
+    # The mean of the margins is at most their maximum.
     assert bool((pm.overlap(graph, x, BALL, objective="mean").full <= pm.overlap(graph, x, BALL).full + 1e-4).all())
 
 
 def test_forms_have_the_precision_of_the_model() -> None:
-    """1/(K-1) in single precision would be off by 3e-8, times what all logits have in common."""
+    """1/(K-1) in single precision would be off by 3e-8 times the common size of the logits."""
     model = nn.Linear(3, 10).double()
     with torch.no_grad():
         model.bias.add_(1e6)
@@ -128,7 +128,7 @@ def test_without_a_search_x_itself_attains_the_lower_sides(graph: pm.Graph, x: T
     largest = (over.full.double() - over.nominal.double())[:, None].expand(3, 16)
     assert torch.equal(over.intervals, torch.stack([torch.zeros_like(largest), largest], dim=2))
     assert pm.overlap(graph, x, BALL).intervals.shape == (3, 0, 2)
-    outward = pm.overlap(graph, x, BALL, groups=pm.groups.grid(4))  # lower sides hold with all roundings, too
+    outward = pm.overlap(graph, x, BALL, groups=pm.groups.grid(4))  # lower bounds cover all rounding errors, too
     assert bool((outward.full_lower < over.nominal).all())
     assert torch.equal(outward.frozen_lower, outward.full_lower[:, None].expand(3, 16))
     torch.testing.assert_close(outward.full_lower, over.full_lower, rtol=1e-3, atol=0)
@@ -141,7 +141,7 @@ def test_radius_zero_rounds_no_lower_side_above_its_upper_side(graph: pm.Graph, 
 
 
 def sided(full: float, lower: float, certified: bool = True) -> pm.Overlap:
-    """AO(B) between two numbers; AO(B_0) in [0.25, 0.5], AO(B_1) in [-1, -0.5]."""
+    """Return an overlap with AO(B) between two numbers, AO(B_0) in [0.25, 0.5] and AO(B_1) in [-1, -0.5]."""
     target, frozen = torch.zeros(1, dtype=torch.int64), torch.tensor([[0.5, -0.5]])
     lowest = torch.tensor([[0.25, -1.0]], dtype=torch.float64)
     reached = torch.tensor([lower], dtype=torch.float64)
@@ -289,7 +289,7 @@ def test_tighter_methods_order_on_real_digits(graph: pm.Graph, x: Tensor) -> Non
 
 
 def test_an_overlap_prints_short() -> None:
-    """A few numbers, rounded to the side on which they stay true, whatever the number of groups."""
+    """The text shows a few numbers, rounded so that they stay true, for any number of groups."""
     full = torch.tensor([-1.0049, 0.2501, -0.004])
     target = torch.zeros(3, dtype=torch.int64)
     found = pm.Overlap(full, torch.zeros(3, 144), torch.zeros(3), target, certified=True, rigorous=True)

@@ -1,4 +1,4 @@
-"""Properties of outputs over boxes: what is answered is what enumerating every activation pattern says."""
+"""Properties of outputs over boxes: verdicts agree with an enumeration of all activation patterns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def unsafe(weight: list[list[float]], bias: list[float], strict: bool = False) -
 
 
 def deepest(net: nn.Sequential, region: Region, case: Unsafe) -> float:
-    """max over the box of min over the rows of -(a·y + b), exactly: at least 0 where the case can be met.
+    """Return the exact maximum over the box of the smallest -(a·y + b): at least 0 if the case can be met.
 
     Where the pattern of the hidden layer is fixed the network is affine, and this is a linear program in (x, t).
     """
@@ -65,7 +65,7 @@ def deepest(net: nn.Sequential, region: Region, case: Unsafe) -> float:
 
 
 def drawn(generator: np.random.Generator) -> Region:
-    """A box with one to three cases of one to three rows."""
+    """Draw a box with one to three cases of one to three rows."""
     middle, radius = generator.uniform(-1, 1, INPUTS), generator.uniform(0.05, 0.6, INPUTS)
     cases = []
     for _ in range(generator.integers(1, 4)):
@@ -99,7 +99,7 @@ def test_the_answer_is_what_enumeration_says() -> None:
 
 
 class Known(nn.Module):
-    """y = (relu(x_0), x_0 - x_1)."""
+    """Return the network y = (relu(x_0), x_0 - x_1)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([torch.relu(x[:, :1]), x[:, :1] - x[:, 1:]], 1)
@@ -109,11 +109,11 @@ class Known(nn.Module):
     ("case", "verdict"),
     [
         (unsafe([[1, 0]], [-0.2]), "holds"),  # y_0 <= 0.2, and y_0 is 0.25 to 0.5
-        (unsafe([[1, 0]], [-0.25]), "violated"),  # met at one end alone, where it is equal
-        (unsafe([[1, 0]], [-0.25], strict=True), "unknown"),  # the end itself is no counterexample of <
+        (unsafe([[1, 0]], [-0.25]), "violated"),  # met at one endpoint only, with equality
+        (unsafe([[1, 0]], [-0.25], strict=True), "unknown"),  # the endpoint is no counterexample of <
         (unsafe([[-1, 0]], [0.51]), "holds"),
         (unsafe([[-1, 0]], [0.4]), "violated"),
-        (unsafe([[1, 0], [-1, 0]], [-0.4, 0.45]), "unknown"),  # 0.45 <= y_0 <= 0.4: each alone can be met
+        (unsafe([[1, 0], [-1, 0]], [-0.4, 0.45]), "unknown"),  # 0.45 <= y_0 <= 0.4: each row alone can be met
         (unsafe([[1, 0], [0, 1]], [-0.4, 0.9]), "holds"),  # y_1 is at least -0.75
         (unsafe([[1, 0], [0, -1]], [-0.4, 0.1]), "violated"),
     ],
@@ -138,15 +138,15 @@ def test_every_region_and_case_counts() -> None:
 
 
 def test_the_point_is_in_the_box_exactly_in_float32() -> None:
-    """0.1 and 0.3 are no float32: the nearest ones lie outside on one side."""
+    """0.1 and 0.3 are not float32 numbers. The nearest ones lie outside the box on one side."""
     region = box([0.1, 0.1], [0.3, 0.1], unsafe([[-1, 0]], [0.2999]))
     point = decide(traced(Known()), [region]).point
     assert point is not None
     assert bool(((point >= region.lower) & (point <= region.upper)).all())
     assert float(point[0]) == float(point[0].float())
-    assert float(point[1]) == 0.1  # which no float32 is: the file's own number stands
+    assert float(point[1]) == 0.1  # no float32 lies in the box, so the number of the file is used
     below = torch.tensor(0.3, dtype=torch.float64).float().double() > 0.3
-    assert bool(below)  # so that the nearest would have been outside
+    assert bool(below)  # so the nearest float32 would be outside
 
 
 def test_a_point_that_the_model_itself_does_not_confirm_is_none() -> None:
@@ -181,7 +181,7 @@ def test_what_cannot_be_bounded_is_unknown_and_says_why() -> None:
 
 @pytest.mark.parametrize("last", [nn.Softmax(1), nn.LogSoftmax(1)])
 def test_probabilities_are_compared_with_each_other_and_with_nothing_else(last: nn.Module) -> None:
-    """What a network ends in was taken off: its logits have the order of its outputs, and not their values."""
+    """A removed softmax or sigmoid: the logits have the order of the outputs, but not their values."""
     net = nn.Sequential(Known(), last)
     graph = traced(net)
     assert graph.taken_off is not None
@@ -221,7 +221,7 @@ def test_what_does_not_fit_the_network_is_refused() -> None:
 
 
 class Ridge(nn.Module):
-    """y = |x_0| + |x_1| - relu(x_0 + x_1) - relu(-x_0 - x_1): at least 0, which lines alone do not show."""
+    """y = |x_0| + |x_1| - relu(x_0 + x_1) - relu(-x_0 - x_1) is at least 0, but linear relaxations cannot prove it."""
 
     def forward(self, x: Tensor) -> Tensor:
         total = x.sum(1, keepdim=True)
@@ -231,7 +231,7 @@ class Ridge(nn.Module):
 
 @pytest.mark.parametrize(("limit", "verdict"), [(-0.01, "holds"), (-1e-8, "unknown"), (1.9, "violated")])
 def test_a_search_decides_what_bounds_leave_open(limit: float, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """y <= limit must not be: it is 0 at least; what is closer to 0 than the gap is not said by units alone."""
+    """y <= limit is unsafe, and y is at least 0. Limits closer to 0 than the gap need more than splits of units."""
     monkeypatch.setattr(import_module("proofmap.search.exact"), "_MAX_BOX_VARIABLES", 0)
     region = box([-1.0, -1.0], [1.0, 1.0], unsafe([[1, 0]], [-limit]))
     graph = traced(Ridge())
@@ -245,7 +245,7 @@ def test_a_search_decides_what_bounds_leave_open(limit: float, verdict: str, mon
 
 
 def test_a_search_holds_with_all_roundings_where_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """relu((x + 2²⁴) - 2²⁴ - x) is 0 over the reals, and up to 1 in float32: no search may say that it is not."""
+    """relu((x + 2²⁴) - 2²⁴ - x) is 0 over the reals but up to 1 in float32. No search may exclude this."""
     first, second, last = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 1)
     for layer, weight, bias in (
         (first, [[1.0, 0.0], [1.0, 0.0]], [2.0**24, 0.0]),

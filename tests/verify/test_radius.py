@@ -1,4 +1,4 @@
-"""Radii within which a decision is proven to hold, and adversaries beyond them."""
+"""Robustness radii: proven radii, and adversaries beyond them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_certified_radius_is_certified(graph: pm.Graph, x: Tensor, norm: flo
 
 
 class Poles(nn.Module):
-    """Logits of log(x_0) and 1 / x_1: no finite bound from radius x_0 or x_1 on."""
+    """Logits log(x_0) and 1 / x_1, which have no finite bounds from radius x_0 or x_1 on."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([x[:, 0].log() + 9, -1 / x[:, 1]], dim=1)
@@ -45,7 +45,7 @@ class Poles(nn.Module):
 
 @pytest.mark.parametrize("bounds", [Backward(), IBP(), pm.bounds.Forward(), pm.bounds.CrownIBP()], ids=repr)
 def test_a_radius_without_a_finite_bound_is_not_proven(bounds: pm.bounds.Method) -> None:
-    """Alone, and in a batch with samples that have one: each keeps what it has by itself."""
+    """Alone and in a batch with other samples, each sample gets the same radius."""
     x = torch.tensor([[0.3, 2.0], [9.0, 9.0], [0.5, 0.01], [2.0, 0.3]], dtype=torch.float64)
     together = pm.certified_radius(Poles(), x, bounds=bounds)
     alone = torch.cat([pm.certified_radius(Poles(), x[k : k + 1], bounds=bounds) for k in range(4)])
@@ -73,7 +73,7 @@ def test_a_wrong_target_has_no_radius(graph: pm.Graph, x: Tensor) -> None:
 
 @pytest.mark.parametrize(("norm", "whole"), [(float("inf"), 4.0), (2.0, 5.0), (1.0, 7.0)])
 def test_a_radius_reaches_as_far_as_the_domain(norm: float, whole: float) -> None:
-    """The decision never changes: from (-1, 0) the farthest point of the domain is 4 to the right and 3 up."""
+    """The decision never changes. The farthest point of the domain from (-1, 0) is 4 to the right and 3 up."""
     model = nn.Linear(2, 2)
     with torch.no_grad():
         model.weight.zero_()
@@ -85,7 +85,7 @@ def test_a_radius_reaches_as_far_as_the_domain(norm: float, whole: float) -> Non
 
 @pytest.mark.parametrize(("rigorous", "off"), [(False, 1e-9), (None, 1e-5)])
 def test_a_linear_model_has_its_exact_radius(rigorous: bool | None, off: float) -> None:
-    """f_1 - f_0 = w·x + b, so the distance to the boundary is |w·x + b| / dual norm of w, less what float32 rounds."""
+    """f_1 - f_0 = w·x + b, so the boundary is at distance |w·x + b| / dual norm of w, up to float32 rounding."""
     model = nn.Linear(3, 2).double()
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [1.0, -2.0, 2.0]]))
@@ -104,7 +104,7 @@ def test_bad_steps(graph: pm.Graph, x: Tensor) -> None:
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
 def test_an_adversary_stands_at_the_other_side(norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(radii, "_RESTARTS", 1)
+    monkeypatch.setattr(radii, "_ATTACK_RESTARTS", 1)
     model = network(6, 8, 3).to(torch.device("cpu"), torch.float32)
     near = torch.rand(3, 6, generator=torch.Generator().manual_seed(0))
     found = pm.radius(model, near, norm=norm, domain=(0.0, 1.0), steps=4)
@@ -133,7 +133,7 @@ def line(weight: list[float], bias: float) -> nn.Linear:
 
 @pytest.mark.parametrize(("norm", "dual"), [(float("inf"), 5.0), (2.0, 3.0), (1.0, 2.0)])
 def test_both_sides_of_a_linear_model_meet_at_its_exact_radius(norm: float, dual: float) -> None:
-    """Far away, so that balls have to grow until an adversary is met."""
+    """The adversary is far away, so the attacked balls have to grow."""
     x = torch.zeros(1, 3, dtype=torch.float64)
     found = pm.radius(line([1.0, -2.0, 2.0], -600.0), x, norm=norm, steps=30)
     assert float(found.proven) <= 600.0 / dual <= float(found.refuted)
@@ -156,18 +156,18 @@ def test_an_input_of_another_class_is_its_own_adversary(graph: pm.Graph, x: Tens
 
 
 def test_what_the_model_or_the_network_does_not_confirm_refutes_nothing() -> None:
-    """The model as it runs, and the network in float64: each has to say so."""
+    """An adversary must be one in the model as it runs and in the network in float64."""
     model, rows = line([1.0], -1.0), torch.tensor([0])
     search = radii._RadiusSearch.of(model, torch.zeros(1, 1, dtype=torch.float64), pm.Ball(1.0), None, None, 3, None)
     beyond = torch.full((1, 1), 2.0, dtype=torch.float64)
-    assert search.adverse(beyond, rows).tolist() == [True]
+    assert search.is_adversarial(beyond, rows).tolist() == [True]
     other = pm.trace(line([1.0], -9.0), beyond)
-    assert replace(search, model=other).adverse(beyond, rows).tolist() == [False]
-    assert replace(search, graph=other).adverse(beyond, rows).tolist() == [False]
+    assert replace(search, model=other).is_adversarial(beyond, rows).tolist() == [False]
+    assert replace(search, graph=other).is_adversarial(beyond, rows).tolist() == [False]
 
 
 def exact_line(graph: pm.Graph, family: pm.Family, target: Tensor, how: object) -> Overlap:
-    """Both sides of w·x + b over a box, as a search would give them."""
+    """Return both bounds of w·x + b over a box, as a search would give them."""
     point = family.x + family.upper
     value = (graph(point)[:, 1] - graph(point)[:, 0]).detach()
     nominal = (graph(family.x)[:, 1] - graph(family.x)[:, 0]).detach()
@@ -180,12 +180,12 @@ def test_a_method_that_refutes_narrows_from_both_sides(monkeypatch: pytest.Monke
     monkeypatch.setattr(radii._RadiusSearch, "attacked", lambda self, known: known)
     found = pm.radius(line([1.0], -600.0), torch.zeros(1, 1, dtype=torch.float64), bounds=pm.bounds.Exact(), steps=12)
     assert float(found.proven) <= 600.0 <= float(found.refuted)
-    assert float(found.refuted) == pytest.approx(600.0, rel=1e-6)  # drawn back
+    assert float(found.refuted) == pytest.approx(600.0, rel=1e-6)  # moved back towards x
     assert float(found.proven) == pytest.approx(600.0, rel=0.1)
 
 
 def test_radii_that_a_search_leaves_open_are_narrowed_from_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Open from 560 to 640: what refutes beyond that draws nothing back."""
+    """The method is open from 560 to 640, and adversaries beyond that do not move back."""
 
     def vague(graph: pm.Graph, family: pm.Family, target: Tensor, how: object) -> Overlap:
         found = exact_line(graph, family, target, how)
@@ -197,7 +197,7 @@ def test_radii_that_a_search_leaves_open_are_narrowed_from_both_ends(monkeypatch
 
     monkeypatch.setattr(radii, "family_overlap", vague)
     monkeypatch.setattr(radii._RadiusSearch, "attacked", lambda self, known: known)
-    monkeypatch.setattr(radii, "_HALVINGS", 0)
+    monkeypatch.setattr(radii, "_ADVERSARY_HALVINGS", 0)
     found = pm.radius(line([1.0], -600.0), torch.zeros(1, 1, dtype=torch.float64), bounds=pm.bounds.Exact(), steps=24)
     assert float(found.proven) == pytest.approx(560.0, rel=0.02)
     assert float(found.refuted) == pytest.approx(640.0, rel=0.02)
@@ -210,6 +210,6 @@ def test_an_adversary_within_what_is_proven_is_no_rounding(monkeypatch: pytest.M
     x = torch.zeros(1, 1, dtype=torch.float64)
     search = radii._RadiusSearch.of(line([1.0], -1.0), x, pm.Ball(1.0), None, None, 3, None)
     monkeypatch.setattr(radii, "family_overlap", wrong)
-    known = search.bisected(radii._RadiusInterval.at(x))
+    known = search.bisect(radii._RadiusInterval.at(x))
     with pytest.raises(ProofmapError, match=r"an adversary is 1 from sample 0, whose decision was .* up to 8"):
-        search.ordered(search.attacked(known))
+        search.result(search.attack(known))

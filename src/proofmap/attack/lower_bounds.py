@@ -15,33 +15,37 @@ from math import inf
 import torch
 from torch import Tensor
 
-from proofmap.attack.pgd import across, along, climb
-from proofmap.attack.restarts import leap
+from proofmap.attack.pgd import gradient_step, run_pgd, symmetric_step
+from proofmap.attack.restarts import random_restarts
 from proofmap.graph import Graph
 from proofmap.graph.opaque import differentiable
 from proofmap.inputs.family import Family
-from proofmap.inputs.membership import into_ball, within
-from proofmap.runtime.memory import bytes_of, in_pieces, piece_of
+from proofmap.inputs.membership import inner_family, round_into_ball
+from proofmap.runtime.memory import bytes_needed, chunk_bytes, run_in_chunks
 from proofmap.runtime.precision import full_precision
 
-__all__ = ["Reached", "reach"]
+__all__ = ["AttackBounds", "attack_lower_bounds"]
 
 # PGD starts and steps for each sample. On the packaged MLP, radii .01 to .04, doubling both hardly improves the values.
-_STARTS, _STEPS = 144, 20
-_AIMS = 9  # forms that starts are aimed at
-_KEPT = 8  # best starts of each sample, which are refined and start its members
+_PGD_STARTS, _PGD_STEPS = 144, 20
+_AIMED_FORMS = 9  # forms that starts are aimed at
+_REFINED_STARTS = 8  # best starts of each sample, which are refined and start its members
 
 
-def _falling(first: float, last: float, count: int) -> list[float]:
+def _falling_sizes(first: float, last: float, count: int) -> list[float]:
     """Return step sizes that fall geometrically from the first to the last."""
     return [first * (last / first) ** (k / (count - 1)) for k in range(count)]
 
 
-_FINISH, _MEMBER, _LITTLE = _falling(0.1, 0.0005, 80), _falling(0.1, 0.0005, 40), _falling(0.05, 0.001, 8)
+_REFINING_SIZES, _MEMBER_SIZES, _SHORT_SIZES = (
+    _falling_sizes(0.1, 0.0005, 80),
+    _falling_sizes(0.1, 0.0005, 40),
+    _falling_sizes(0.05, 0.001, 8),
+)
 
 
 @dataclass(frozen=True, eq=False)
-class _Question:
+class _AttackProblem:
     """The attacked problem: maximise the largest of a sample's linear forms of the logits, over its balls."""
 
     graph: Graph
@@ -59,8 +63,8 @@ class _Question:
     def pieces(self, count: int, work: Callable[[int, int], None]) -> None:
         """Call work(start, stop) over `count` points, in chunks that fit."""
         elements = self.elements
-        point = 2 * bytes_of("gradient", elements, self.forms.element_size())  # and balls and values in float64
-        in_pieces(count, piece_of(self.available, self.forms.device) // point, work)
+        point = 2 * bytes_needed("gradient", elements, self.forms.element_size())  # and balls and values in float64
+        run_in_chunks(count, chunk_bytes(self.available, self.forms.device) // point, work)
 
     def rows(self, points: Tensor, samples: Tensor) -> Tensor:
         """Return the values of each form, (K, R), at points of these samples, in the precision of the points."""
@@ -77,13 +81,13 @@ class _Question:
 
 
 @dataclass(eq=False)
-class Reached:
+class AttackBounds:
     """The largest values found in B and in every B_u, in this order, and their points.
 
     A point of B_u also lies in B, and in every other B_v whose group it leaves at x. So no value exceeds that of B.
     """
 
-    question: _Question
+    problem: _AttackProblem
     value: Tensor  # (N, 1 + G) float64
     points: Tensor  # (N, 1 + G, *shape) of x's type
     until: float = inf  # deadline on the clock of `time.monotonic`
@@ -94,62 +98,64 @@ class Reached:
         If B gets a better point, every member tries it with its group restored. Other samples are neither read nor
         written, so threads may add points of different samples.
         """
-        family = self.question.family
+        family = self.problem.family
         owner = index // family.members
         samples = owner.unique()
         with full_precision(family.x.device), torch.no_grad():
-            start = self._brought(points, index) - family.x[owner]
-            _, delta = self._climbed(index, start.to(family.x.dtype), _LITTLE)
+            start = self._round_into(points, index) - family.x[owner]
+            _, delta = self._run_pgd(index, start.to(family.x.dtype), _SHORT_SIZES)
             before = self.value[samples, 0]
-            self._offer(family.x[owner] + delta, index)
-            self._share(samples)
+            self._store_better(family.x[owner] + delta, index)
+            self._share_points(samples)
             better = samples[self.value[samples, 0] > before]
-            self._put_back(better, self.points[better, :1] - family.x[better, None], ())
-            self._share(better)
+            self._attack_members(better, self.points[better, :1] - family.x[better, None], ())
+            self._share_points(better)
 
-    def _climbed(self, index: Tensor, delta: Tensor, sizes: Sequence[float]) -> tuple[Tensor, Tensor]:
+    def _run_pgd(self, index: Tensor, delta: Tensor, sizes: Sequence[float]) -> tuple[Tensor, Tensor]:
         """Run PGD from δ (K, *shape) in the members `index` (K,), as `Family.split` counts them: (values, δ)."""
-        family = self.question.family
+        family = self.problem.family
         best, at = torch.full_like(delta.flatten(1)[:, 0], -inf), torch.empty_like(delta)
 
         def work(start: int, stop: int) -> None:
             piece = index[start:stop]
-            value = partial(self.question.value, samples=piece // family.members)
-            best[start:stop], at[start:stop] = climb(
-                value, family.split(piece), delta[start:stop], sizes, along, self.until
+            value = partial(self.problem.value, samples=piece // family.members)
+            best[start:stop], at[start:stop] = run_pgd(
+                value, family.split(piece), delta[start:stop], sizes, gradient_step, self.until
             )
 
-        self.question.pieces(len(index), work)
-        return _finite(best), at
+        self.problem.pieces(len(index), work)
+        return _replace_nonfinite(best), at
 
-    def _leapt(self, index: Tensor, delta: Tensor, starts: int) -> Tensor:
+    def _restart(self, index: Tensor, delta: Tensor, starts: int) -> Tensor:
         """Run random restarts from δ (K, *shape) in the members `index` (K,). starts: the starts of each sample."""
-        ask = self.question
-        return leap(self._climbed, ask.family, index, delta, starts * ask.elements, ask.available // 8)
+        problem = self.problem
+        return random_restarts(
+            self._run_pgd, problem.family, index, delta, starts * problem.elements, problem.available // 8
+        )
 
-    def _brought(self, points: Tensor, index: Tensor) -> Tensor:
+    def _round_into(self, points: Tensor, index: Tensor) -> Tensor:
         """Round points into the members `index` exactly, (K, *shape) float64."""
-        return into_ball(points, self.question.exact.split(index), self.points.dtype)
+        return round_into_ball(points, self.problem.exact.split(index), self.points.dtype)
 
-    def _offer(self, points: Tensor, index: Tensor) -> None:
+    def _store_better(self, points: Tensor, index: Tensor) -> None:
         """Store those points (K, *shape) that improve the values of their members `index` (K,)."""
         value, kept = self.value.view(-1), self.points.view(-1, *self.points.shape[2:])
 
         def work(start: int, stop: int) -> None:
             piece = index[start:stop]
-            inside = self._brought(points[start:stop], piece)
-            found = _finite(self.question.value(inside, piece // self.value.shape[1]))
+            inside = self._round_into(points[start:stop], piece)
+            found = _replace_nonfinite(self.problem.value(inside, piece // self.value.shape[1]))
             best = _first_best(found, piece, len(value))
             best = best[found[best] > value[piece[best]]]
             # Write the point first: after an interrupt in between, its true value is above the stored one.
             kept[piece[best]] = inside[best].to(kept.dtype)
             value[piece[best]] = found[best]
 
-        self.question.pieces(len(index), work)
+        self.problem.pieces(len(index), work)
 
-    def _put_back(self, samples: Tensor, starts: Tensor, sizes: Sequence[float]) -> None:
+    def _attack_members(self, samples: Tensor, starts: Tensor, sizes: Sequence[float]) -> None:
         """In every member of samples (n,), run PGD from the best of their δ (n, S, *shape) with the group restored."""
-        family = self.question.family
+        family = self.problem.family
         members = torch.arange(1, family.members, device=samples.device)
         index = (samples[:, None] * family.members + members).flatten()
         row = torch.arange(len(samples), device=samples.device).repeat_interleave(len(members))
@@ -158,33 +164,33 @@ class Reached:
             if start and time.monotonic() > self.until:
                 return
             piece, of = index[start:stop], row[start:stop]
-            ball, value = family.split(piece), partial(self.question.value, samples=samples[of])
+            ball, value = family.split(piece), partial(self.problem.value, samples=samples[of])
             best, at = torch.full_like(ball.eps, -inf), torch.zeros_like(ball.x)
             for k in range(starts.shape[1]):
                 delta = starts[of, k].clamp(ball.lower, ball.upper)
                 reached = value(ball.x + delta)
                 better = reached > best
                 best[better], at[better] = reached[better], delta[better]
-            _, delta = climb(value, ball, at, sizes, along, self.until)
-            self._offer(ball.x + delta, piece)
+            _, delta = run_pgd(value, ball, at, sizes, gradient_step, self.until)
+            self._store_better(ball.x + delta, piece)
 
-        self.question.pieces(len(index), work)
+        self.problem.pieces(len(index), work)
 
-    def _leap(self, samples: Tensor) -> None:
+    def _restart_members(self, samples: Tensor) -> None:
         """In every member of samples (n,), run random restarts from its own point."""
-        family = self.question.family
+        family = self.problem.family
         if not family.groups or time.monotonic() > self.until:
             return
         index = (samples[:, None] * family.members + torch.arange(1, family.members, device=samples.device)).flatten()
         here = family.x[index // family.members]
         delta = self.points[samples, 1:].flatten(0, 1) - here
-        _, delta = self._climbed(index, self._leapt(index, delta, family.groups), _MEMBER)
-        self._offer(here + delta, index)
-        self._share(samples)
+        _, delta = self._run_pgd(index, self._restart(index, delta, family.groups), _MEMBER_SIZES)
+        self._store_better(here + delta, index)
+        self._share_points(samples)
 
-    def _share(self, samples: Tensor) -> None:
+    def _share_points(self, samples: Tensor) -> None:
         """Copy a member's point to B, and to every member that contains it, where its value is larger."""
-        family = self.question.family
+        family = self.problem.family
         for n in samples.tolist():
             value, points = self.value[n], self.points[n]
             apart = family.x.new_zeros(family.members, family.members)  # [m, v] > 0: m's point is not in v
@@ -197,7 +203,9 @@ class Reached:
             value[better] = best[better]
 
 
-def reach(graph: Graph, family: Family, forms: Tensor, available: int, until: float = inf) -> Reached:
+def attack_lower_bounds(
+    graph: Graph, family: Family, forms: Tensor, available: int, until: float = inf
+) -> AttackBounds:
     """Search the largest values max over r of forms_r · f(x + δ) in B and in every B_u by PGD.
 
     graph in x's type; forms (N, R, classes). Starts are x and points drawn from B. For half of its steps, a start
@@ -209,55 +217,57 @@ def reach(graph: Graph, family: Family, forms: Tensor, available: int, until: fl
     """
     differentiable(graph, "an attack")
     with full_precision(family.x.device), torch.no_grad():
-        question = _Question(graph, graph.to(family.x.device, torch.float64), family, within(family), forms, available)
+        problem = _AttackProblem(
+            graph, graph.to(family.x.device, torch.float64), family, inner_family(family), forms, available
+        )
         samples = torch.arange(family.count, device=family.x.device)
-        nominal = question.value(family.x.double(), samples)
-        met = Reached(
-            question,
+        nominal = problem.value(family.x.double(), samples)
+        bounds = AttackBounds(
+            problem,
             nominal[:, None].repeat(1, family.members),
             family.x[:, None].repeat(1, family.members, *[1] * len(family.shape)),
             until,
         )
-        room = _STARTS * family.x[0].numel() * family.x.element_size()
+        room = _PGD_STARTS * family.x[0].numel() * family.x.element_size()
         for number, some in enumerate(samples.split(max(1, available // 8 // room))):
             if number and time.monotonic() > until:
                 break
-            _search(met, some)
-    met.until = inf
-    return met
+            _attack_samples(bounds, some)
+    bounds.until = inf
+    return bounds
 
 
-def _search(met: Reached, samples: Tensor) -> None:
+def _attack_samples(bounds: AttackBounds, samples: Tensor) -> None:
     """Attack B, then its members from the points found in B."""
-    family = met.question.family
-    delta = _explored(met.question, samples, met.until)  # (n, S, *shape)
+    family = bounds.problem.family
+    delta = _best_starts(bounds.problem, samples, bounds.until)  # (n, S, *shape)
     owner = samples.repeat_interleave(delta.shape[1])
     index, start = owner * family.members, delta.flatten(0, 1)
-    leapt = start if time.monotonic() > met.until else met._leapt(index, start, _KEPT)
-    value, finished = met._climbed(index, leapt, _FINISH)
+    leapt = start if time.monotonic() > bounds.until else bounds._restart(index, start, _REFINED_STARTS)
+    value, finished = bounds._run_pgd(index, leapt, _REFINING_SIZES)
     best = value.view(delta.shape[:2]).argmax(1)
     delta = finished.view(delta.shape)
-    met._offer(
+    bounds._store_better(
         family.x[samples] + delta[torch.arange(len(samples), device=best.device), best], samples * family.members
     )
-    met._put_back(samples, delta, _MEMBER)
-    met._share(samples)
-    met._leap(samples)
-    met._put_back(samples, met.points[samples, :1] - family.x[samples, None], ())
-    met._share(samples)
+    bounds._attack_members(samples, delta, _MEMBER_SIZES)
+    bounds._share_points(samples)
+    bounds._restart_members(samples)
+    bounds._attack_members(samples, bounds.points[samples, :1] - family.x[samples, None], ())
+    bounds._share_points(samples)
 
 
-def _explored(question: _Question, samples: Tensor, until: float) -> Tensor:
+def _best_starts(problem: _AttackProblem, samples: Tensor, until: float) -> Tensor:
     """Return the best δ of B found from many starts, for each of the samples (n,): (n, _KEPT, *shape)."""
-    family = question.family
+    family = problem.family
     generator = torch.Generator(family.x.device).manual_seed(0)
-    nominal = question.rows(family.x[samples], samples)
-    largest = nominal.sort(dim=1, descending=True, stable=True).indices[:, :_AIMS]
-    number = torch.arange(_STARTS, device=samples.device)
+    nominal = problem.rows(family.x[samples], samples)
+    largest = nominal.sort(dim=1, descending=True, stable=True).indices[:, :_AIMED_FORMS]
+    number = torch.arange(_PGD_STARTS, device=samples.device)
     aims, number = largest[:, number % largest.shape[1]].flatten(), number.repeat(len(samples))
-    owner = samples.repeat_interleave(_STARTS)
+    owner = samples.repeat_interleave(_PGD_STARTS)
     value, delta = nominal.new_full((len(owner),), -inf), family.x.new_zeros(len(owner), *family.shape)
-    sizes = [1 - k / _STEPS for k in range(_STEPS)]
+    sizes = [1 - k / _PGD_STEPS for k in range(_PGD_STEPS)]
 
     def work(start: int, stop: int) -> None:
         if start and time.monotonic() > until:
@@ -266,19 +276,19 @@ def _explored(question: _Question, samples: Tensor, until: float) -> Tensor:
         ball = family.pick(of)
         drawn = ball.sample(1, generator)[0]
         drawn[number[start:stop] < largest.shape[1]] = 0  # the first starts are x itself
-        aside = partial(question.row, samples=of, aim=aims[start:stop])
-        _, half = climb(aside, ball, drawn, sizes[: _STEPS // 2], across)
-        over = partial(question.value, samples=of)
-        value[start:stop], delta[start:stop] = climb(over, ball, half, sizes[_STEPS // 2 :], across)
+        aside = partial(problem.row, samples=of, aim=aims[start:stop])
+        _, half = run_pgd(aside, ball, drawn, sizes[: _PGD_STEPS // 2], symmetric_step)
+        over = partial(problem.value, samples=of)
+        value[start:stop], delta[start:stop] = run_pgd(over, ball, half, sizes[_PGD_STEPS // 2 :], symmetric_step)
 
-    question.pieces(len(owner), work)
-    best = _finite(value).view(-1, _STARTS).topk(_KEPT, dim=1).indices  # (n, _KEPT)
+    problem.pieces(len(owner), work)
+    best = _replace_nonfinite(value).view(-1, _PGD_STARTS).topk(_REFINED_STARTS, dim=1).indices  # (n, _KEPT)
     row = torch.arange(len(samples), device=samples.device)[:, None]
-    kept: Tensor = delta.unflatten(0, (-1, _STARTS))[row, best]
+    kept: Tensor = delta.unflatten(0, (-1, _PGD_STARTS))[row, best]
     return kept
 
 
-def _finite(value: Tensor) -> Tensor:
+def _replace_nonfinite(value: Tensor) -> Tensor:
     """Replace values that are not finite by -inf."""
     return value.nan_to_num(nan=-inf, posinf=-inf)
 

@@ -26,16 +26,27 @@ from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import Listener
 from proofmap.settings import check_count
 
-__all__ = ["across", "adversaries", "along", "attack", "climb", "climbs", "margin", "nearest", "restrict", "shrunk"]
+__all__ = [
+    "adversaries",
+    "attack",
+    "gradient_step",
+    "margin",
+    "nearest",
+    "restrict",
+    "run_pgd",
+    "run_pgd_starts",
+    "symmetric_step",
+    "with_radius",
+]
 
-Value = Callable[[Tensor], Tensor]  # the objective to maximise: points (N, *shape) -> (N,), differentiable
-Direction = Callable[[Family, Tensor, Tensor], Tensor]  # (ball, δ, gradient at x + δ) -> the step of size 1
+Objective = Callable[[Tensor], Tensor]  # the objective to maximise: points (N, *shape) -> (N,), differentiable
+StepRule = Callable[[Family, Tensor, Tensor], Tensor]  # (ball, δ, gradient at x + δ) -> the step of size 1
 
-_DUAL = {1.0: inf, 2.0: 2.0, inf: 1.0}  # the dual norm
-_HALVINGS = 6  # bisection steps from an adversary back to x, by forward passes only
-_CLOSE = 1e-4  # stop narrowing a bracket of this size, relative to the distance
-_STILL = 0.9  # share of the remaining work after each attack, for the progress report
-_SMALLEST = 1e-4  # least first radius, relative to the family's radius
+_DUAL_NORM = {1.0: inf, 2.0: 2.0, inf: 1.0}  # the dual norm
+_BISECTION_STEPS = 6  # bisection steps from an adversary back to x, by forward passes only
+_BRACKET_TOLERANCE = 1e-4  # stop narrowing a bracket of this size, relative to the distance
+_REMAINING_SHARE = 0.9  # share of the remaining work after each attack, for the progress report
+_MIN_FIRST_RADIUS = 1e-4  # least first radius, relative to the family's radius
 
 
 def attack(
@@ -58,21 +69,21 @@ def attack(
     is x itself, from where one step solves a linear model exactly. Other starts are drawn from B.
     """
     _check(graph, family, target, steps, restarts)
-    starts = climbs(partial(margin, graph, target=target), family, steps, restarts, generator)
+    starts = run_pgd_starts(partial(margin, graph, target=target), family, steps, restarts, generator)
     best, delta = next(starts)
     for again in starts:
         best, delta = _better(*again, best, delta)
     return best, delta
 
 
-def climbs(
-    value: Value, family: Family, steps: int, restarts: int, generator: torch.Generator | None
+def run_pgd_starts(
+    value: Objective, family: Family, steps: int, restarts: int, generator: torch.Generator | None
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Run PGD from x itself, then from points drawn from B; yield (the largest value (N,), its δ) for each start."""
     for k in range(restarts):
         start = family.sample(1, generator)[0] if k else torch.zeros_like(family.x)
         with full_precision(family.x.device), torch.no_grad():
-            met = climb(value, family, start, [1 - k / steps for k in range(steps)])
+            met = run_pgd(value, family, start, [1 - k / steps for k in range(steps)])
         yield met
 
 
@@ -124,14 +135,14 @@ def adversaries(
         attacks = 0
         while True:
             if told is not None:
-                told(1 - _STILL**attacks, f"attack {attacks + 1}")
+                told(1 - _REMAINING_SHARE**attacks, f"attack {attacks + 1}")
             attacks += 1
-            wanted = torch.where(high < inf, (left > 0) & (low < (1 - _CLOSE) * high), low < family.eps)
+            wanted = torch.where(high < inf, (left > 0) & (low < (1 - _BRACKET_TOLERANCE) * high), low < family.eps)
             rows = wanted.nonzero()[:, 0]
             if not len(rows):
                 return high, found
             left[rows] -= (high[rows] < inf).long()
-            part = shrunk(family.pick(rows), trial[rows])
+            part = with_radius(family.pick(rows), trial[rows])
             value, delta = attack(graph, part, target[rows], steps=steps, restarts=restarts, generator=generator)
             hit = value > 0
             low[rows[~hit]] = trial[rows[~hit]]
@@ -156,12 +167,12 @@ def restrict(family: Family, free: Tensor) -> Family:
     return Family(family.x, family.lower * moves, family.upper * moves, family.norm, family.eps)
 
 
-def climb(
-    value: Value,
+def run_pgd(
+    value: Objective,
     family: Family,
     delta: Tensor,
     sizes: Sequence[float],
-    direction: Direction | None = None,
+    direction: StepRule | None = None,
     until: float = inf,
 ) -> tuple[Tensor, Tensor]:
     """Run PGD steps of sizes α_t, and return the best point including the start: (its value (N,), its δ).
@@ -173,14 +184,14 @@ def climb(
     for size in sizes:
         if time.monotonic() > until:
             break
-        reached, slope = _slope(value, family.x + delta)
+        reached, slope = _value_and_gradient(value, family.x + delta)
         best, at = _better(reached, delta, best, at)
         step = _steepest(family, slope) if direction is None else direction(family, delta, slope)
         delta = _project(family, delta + size * step)
     return _better(value(family.x + delta), delta, best, at)
 
 
-def across(family: Family, _: Tensor, slope: Tensor) -> Tensor:
+def symmetric_step(family: Family, _: Tensor, slope: Tensor) -> Tensor:
     """Return the steepest step in the ball, made symmetric: both sides of a variable get its longer side's length.
 
     Where one side is closed, as for a black pixel, a step limited to B could not undo a step to the other side.
@@ -189,7 +200,7 @@ def across(family: Family, _: Tensor, slope: Tensor) -> Tensor:
     return _steepest(Family(family.x, -reach, reach, family.norm, family.eps), slope)
 
 
-def along(family: Family, delta: Tensor, slope: Tensor) -> Tensor:
+def gradient_step(family: Family, delta: Tensor, slope: Tensor) -> Tensor:
     """Return the gradient's direction within the box, scaled to the width of B.
 
     Where two linear pieces meet in a maximum, steps that alternate between them follow their edge. Sign steps do not.
@@ -206,7 +217,7 @@ def along(family: Family, delta: Tensor, slope: Tensor) -> Tensor:
 
 def _better(value: Tensor, delta: Tensor, best: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     """Return (the larger of two values, its δ), for each sample."""
-    return torch.maximum(value, best), torch.where(_wide(value > best, delta), delta, at)
+    return torch.maximum(value, best), torch.where(_per_sample(value > best, delta), delta, at)
 
 
 def margin(graph: Graph, points: Tensor, target: Tensor) -> Tensor:
@@ -214,7 +225,7 @@ def margin(graph: Graph, points: Tensor, target: Tensor) -> Tensor:
     return margins(graph(points), target)
 
 
-def _slope(value: Value, points: Tensor) -> tuple[Tensor, Tensor]:
+def _value_and_gradient(value: Objective, points: Tensor) -> tuple[Tensor, Tensor]:
     """Return the value at the points and its gradient."""
     with torch.enable_grad():
         points = points.detach().requires_grad_()
@@ -241,31 +252,31 @@ def _project(family: Family, delta: Tensor) -> Tensor:
 
 def _first_order(graph: Graph, family: Family, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return (the overlap at x, a radius slightly beyond its first-order distance to 0)."""
-    overlap, slope = _slope(partial(margin, graph, target=target), family.x)
+    overlap, slope = _value_and_gradient(partial(margin, graph, target=target), family.x)
     slope = slope * torch.where(slope > 0, family.upper > 0, family.lower < 0)
-    size = torch.linalg.vector_norm(slope.flatten(1), _DUAL[family.norm], dim=1)
+    size = torch.linalg.vector_norm(slope.flatten(1), _DUAL_NORM[family.norm], dim=1)
     reach = -overlap / size.clamp(min=torch.finfo(size.dtype).tiny)
-    return overlap, torch.minimum(torch.maximum(1.05 * reach, _SMALLEST * family.eps), family.eps)
+    return overlap, torch.minimum(torch.maximum(1.05 * reach, _MIN_FIRST_RADIUS * family.eps), family.eps)
 
 
-def shrunk(family: Family, radius: Tensor) -> Family:
+def with_radius(family: Family, radius: Tensor) -> Family:
     """Return the same balls with smaller radii (N,)."""
-    wide = _wide(radius, family.x)
+    wide = _per_sample(radius, family.x)
     return Family(family.x, family.lower.maximum(-wide), family.upper.minimum(wide), family.norm, radius)
 
 
 def _draw_back(graph: Graph, x: Tensor, target: Tensor, delta: Tensor, norm: float) -> Tensor:
     """Return ||t δ||_p for the smallest t in [0, 1], found by bisection, at which t δ is still an adversary: (N,)."""
     low, high = torch.zeros_like(delta.flatten(1)[:, 0]), torch.ones_like(delta.flatten(1)[:, 0])
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
-        hit = margin(graph, x + _wide(middle, delta) * delta, target) > 0
+        hit = margin(graph, x + _per_sample(middle, delta) * delta, target) > 0
         low, high = torch.where(hit, low, middle), torch.where(hit, middle, high)
     size: Tensor = torch.linalg.vector_norm(delta.flatten(1), norm, dim=1)
     return high * size
 
 
-def _wide(each: Tensor, like: Tensor) -> Tensor:
+def _per_sample(each: Tensor, like: Tensor) -> Tensor:
     """Reshape one value per sample to broadcast against (N, *shape)."""
     return each.view(-1, *[1] * (like.ndim - 1))
 

@@ -14,48 +14,55 @@ from torch import Tensor
 
 from proofmap.inputs.family import Family
 
-__all__ = ["leap"]
+__all__ = ["random_restarts"]
 
 # Runs PGD steps of these sizes from δ (K, *shape) in members (K,): (values (K,), δ).
-Climb = Callable[[Tensor, Tensor, Sequence[float]], tuple[Tensor, Tensor]]
+PGDRun = Callable[[Tensor, Tensor, Sequence[float]], tuple[Tensor, Tensor]]
 
-_ROUNDS, _COPIES = 16, (4, 64)  # rounds of restarts, and the least and largest number of copies of each start, within
-_WORK = 2**24  # network values computed for each sample
-_THROWN = (0.03, 0.1, 0.3, 1.0)  # shares of the variables that are moved
-_ROUND = 16  # cost factor of projecting onto a ball that is no box
-_HELD = 12  # arrays of the copies in memory
-_SIZES = [0.3 * (0.005 / 0.3) ** (k / 7) for k in range(8)]  # PGD step sizes after a restart
+_RESTART_ROUNDS, _COPIES_PER_START = (
+    16,
+    (4, 64),
+)  # rounds of restarts, and the least and largest number of copies of each start, within
+_NETWORK_VALUES = 2**24  # network values computed for each sample
+_MOVED_SHARES = (0.03, 0.1, 0.3, 1.0)  # shares of the variables that are moved
+_PROJECTION_COST = 16  # cost factor of projecting onto a ball that is no box
+_ARRAYS_HELD = 12  # arrays of the copies in memory
+_STEP_SIZES = [0.3 * (0.005 / 0.3) ** (k / 7) for k in range(8)]  # PGD step sizes after a restart
 
 
-def leap(climb: Climb, family: Family, index: Tensor, delta: Tensor, elements: int, available: int) -> Tensor:
+def random_restarts(
+    climb: PGDRun, family: Family, index: Tensor, delta: Tensor, elements: int, available: int
+) -> Tensor:
     """Return the δ (K, *shape), in the members `index` (K,) as `Family.split` counts them, improved by random restarts.
 
     elements: the number of network values at the starts of one sample.
     available: bytes for the restarts of some starts.
     """
     generator = torch.Generator(delta.device).manual_seed(0)
-    work = len(_SIZES) * elements * (1 if family.norm == inf else _ROUND)
-    copies = min(max(_WORK // (_ROUNDS * work), _COPIES[0]), _COPIES[1])
-    rounds = min(_ROUNDS, _WORK // (copies * work))
-    at_once = available // (_HELD * copies * delta[0].numel() * delta.element_size())
+    work = len(_STEP_SIZES) * elements * (1 if family.norm == inf else _PROJECTION_COST)
+    copies = min(max(_NETWORK_VALUES // (_RESTART_ROUNDS * work), _COPIES_PER_START[0]), _COPIES_PER_START[1])
+    rounds = min(_RESTART_ROUNDS, _NETWORK_VALUES // (copies * work))
+    at_once = available // (_ARRAYS_HELD * copies * delta[0].numel() * delta.element_size())
     if not (rounds and at_once):
         return delta
     pairs = zip(index.split(at_once), delta.split(at_once), strict=True)
-    return torch.cat([_leapt(climb, family, some, starts.clone(), copies, rounds, generator) for some, starts in pairs])
+    return torch.cat(
+        [_restart_chunk(climb, family, some, starts.clone(), copies, rounds, generator) for some, starts in pairs]
+    )
 
 
-def _leapt(
-    climb: Climb, family: Family, index: Tensor, delta: Tensor, copies: int, rounds: int, generator: torch.Generator
+def _restart_chunk(
+    climb: PGDRun, family: Family, index: Tensor, delta: Tensor, copies: int, rounds: int, generator: torch.Generator
 ) -> Tensor:
     many = index.repeat_interleave(copies)
     value, _ = climb(index, delta, ())
     for _ in range(rounds):
         ball, start = family.split(many), delta.repeat_interleave(copies, dim=0)
         draws = torch.rand(3, *start.shape, generator=generator, device=delta.device)
-        share = delta.new_tensor(_THROWN)[(draws[0].flatten(1)[:, 0] * len(_THROWN)).long()]
+        share = delta.new_tensor(_MOVED_SHARES)[(draws[0].flatten(1)[:, 0] * len(_MOVED_SHARES)).long()]
         thrown = draws[1] < share.view(-1, *[1] * (start.ndim - 1))
         ends = torch.where(draws[2] < 0.5, ball.lower, ball.upper)
-        reached, found = climb(many, ball.project(torch.where(thrown, ends, start)), _SIZES)
+        reached, found = climb(many, ball.project(torch.where(thrown, ends, start)), _STEP_SIZES)
         best, which = reached.view(-1, copies).max(1)
         better = best > value
         value[better] = best[better]

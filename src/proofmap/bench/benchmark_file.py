@@ -1,16 +1,16 @@
-"""What a benchmark runs, as a TOML file says it: data, model, methods, metrics, and the paper's numbers.
+"""Read the TOML file of a benchmark: data, model, methods, metrics, and the numbers of the paper.
 
 title, data ("mnist", "cifar10" or "imagenet"), count, model (of the zoo), metrics = [...]
 split: "test", or "validation" for the last training images, on which settings may be chosen
 start: the first sample of the test set, 0 by default
-against: the labels of methods that EVA is set against, sample by sample
-ranks: which of the metrics the mean rank is over, the last column; none by default
-[[method]]  label, name; where it has a ball: eps, bounds, groups ("pixels", "grid:12" or "grid:12:smooth")
+against: labels of methods that EVA is compared with, sample by sample
+ranks: the metrics of the mean rank, which is the last column; none by default
+[[method]]  label, name; for methods with a ball: eps, bounds, groups ("pixels", "grid:12" or "grid:12:smooth")
             settings = {...}; count: explain fewer samples; paper = {metric = number, ...}
-            dear = true: takes a GPU, or hours; a quick look does without
-            eps = [...]: a method for each radius, and a curve through them
-            eps = "auto": for each sample the radius up to which its decision is proven
-            relative = true: eps is a share of the way from x to either end of the domain
+            dear = true: the method needs a GPU or hours; a quick run leaves it out
+            eps = [...]: one method for each radius, and a curve through them
+            eps = "auto": for each sample, the largest proven radius
+            relative = true: eps is a fraction of the distance from x to either end of the domain
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Entry", "Spec", "names", "read", "slug"]
+__all__ = ["MethodEntry", "Spec", "names", "read", "slug"]
 
-# The overlap is that of a method's own ball; for anything else within a radius, methods would have different ones.
+# Metrics of the overlap use the ball of the method. Other metrics with a radius would differ between methods.
 _METRICS = [name for name, kind in METRICS.items() if kind.subject == "overlap" or not kind.needs_radius]
 
 
 @dataclass(frozen=True)
-class Entry:
+class MethodEntry:
     """One method with its settings."""
 
     label: str
@@ -59,10 +59,10 @@ class Entry:
     settings: Mapping[str, Any] = field(default_factory=dict)
     paper: Mapping[str, float] = field(default_factory=dict)
     dear: bool = False
-    curve: str | None = None  # what it is a point of
+    curve: str | None = None  # label of the curve that contains this point
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything is."""
+        """Refuse invalid settings before any work starts."""
         whose = f"the method {self.label!r}"
         _check(whose, self, label=_text, name=_text, groups=_text, count=_whole, eps=_radius, relative=_flag)
         _check(whose, self, settings=_table, paper=_numbers, dear=_flag)
@@ -73,23 +73,23 @@ class Entry:
         self.grouping()
 
     def method(self) -> dict[str, Any]:
-        """What decides its maps."""
+        """Return the settings that determine the maps."""
         parts = ("name", "eps", *(["relative"] if self.relative else []), "bounds", "groups", "settings")
         return {name: getattr(self, name) for name in parts}
 
     def arguments(self) -> dict[str, Any]:
-        """The settings as the method takes them."""
+        """Return the settings in the form that the method accepts."""
         arguments = dict(self.settings)
         if "precision" in arguments:
             arguments["precision"] = getattr(torch, arguments["precision"], None)
         return arguments if self.bounds is None else {**arguments, "bounds": named(self.bounds)}
 
     def ball(self, domain: tuple[float, float]) -> Ball | None:
-        """Where it looks for adversaries, among values of that range; None where it has no radius."""
+        """Return the ball within the domain; None for methods without a radius."""
         return None if self.eps is None else Ball(self.eps, domain=domain, relative=self.relative)
 
     def grouping(self) -> Groups:
-        """pixels, or a grid of so many cells a side, whose maps may be smooth."""
+        """Return the groups: pixels, or a grid with smooth or constant cells."""
         kind, _, cells = self.groups.removesuffix(":smooth").partition(":")
         if kind == "grid" and cells.isdecimal() and int(cells) > 0:
             return grouping.grid(int(cells), smooth=self.groups.endswith(":smooth"))
@@ -103,7 +103,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Spec:
-    """A benchmark."""
+    """The settings of a benchmark."""
 
     name: str
     title: str
@@ -111,14 +111,14 @@ class Spec:
     count: int
     model: str
     metrics: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[MethodEntry, ...]
     split: str = "test"
     start: int = 0
     against: tuple[str, ...] = ()
     ranks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse metrics that nobody knows, labels that stand for two methods, and what leaves nothing to do."""
+        """Refuse unknown metrics, duplicate labels and an empty list of methods."""
         _check(self.name, self, title=_text, data=_text, model=_text, split=_text)
         _check(self.name, self, count=lambda value: value is not None and _whole(value), metrics=_texts)
         _check(self.name, self, against=_perhaps_texts, ranks=_perhaps_texts)
@@ -132,22 +132,20 @@ class Spec:
                 raise InputError(f"{self.name} asks for the metric {metric!r} twice, expected it once")
         for metric in self.ranks:
             if metric not in self.metrics or not METRIC_ENTRIES[metric].maps:
-                raise InputError(
-                    f"{self.name} ranks methods by {metric!r}, expected one of its metrics that judge maps"
-                )
+                raise InputError(f"{self.name} ranks methods by {metric!r}, expected one of its metrics of maps")
         if not self.entries:
             raise InputError(f"{self.name} has no method, expected at least one [[method]]")
         labels = [slug(entry.label) for entry in self.entries]
         twice = [label for label in labels if labels.count(label) > 1]
         for rival in self.against:
             if rival not in [entry.label for entry in self.entries]:
-                raise InputError(f"{self.name} sets EVA against {rival!r}, expected the label of one of its methods")
+                raise InputError(f"{self.name} compares EVA with {rival!r}, expected the label of one of its methods")
         if twice:
             raise InputError(f"{self.name} has two methods with the label {twice[0]!r}, expected one for each")
 
 
-def _check(whose: str, checked: Entry | Spec, **kinds: Callable[[Any], bool]) -> None:
-    """Every field is of its kind."""
+def _check(whose: str, checked: MethodEntry | Spec, **kinds: Callable[[Any], bool]) -> None:
+    """Check the types of the fields."""
     for name, is_kind in kinds.items():
         value = getattr(checked, name)
         if not is_kind(value):
@@ -188,17 +186,17 @@ def _numbers(value: Any) -> bool:
 
 
 def slug(label: str) -> str:
-    """A label as part of a file's name."""
+    """Return a label in a form for file names."""
     return re.sub(r"[^a-z0-9]+", "-", label.lower().replace("+", " plus ")).strip("-")
 
 
 def names() -> list[str]:
-    """The benchmarks that come with the package."""
+    """Return the names of the packaged benchmarks."""
     return sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
 
 
 def read(name: str | Path) -> Spec:
-    """A benchmark of the package by its name, or a TOML file of the user's."""
+    """Read a packaged benchmark by its name, or the user's TOML file."""
     path = Path(name)
     if path.suffix == ".toml":
         try:
@@ -220,20 +218,20 @@ def read(name: str | Path) -> Spec:
         ) from error
 
 
-def _entries(method: Mapping[str, Any], where: str) -> list[Entry]:
+def _entries(method: Mapping[str, Any], where: str) -> list[MethodEntry]:
     if not isinstance(method, Mapping):
         raise FileError(f"{where} has the method {method!r:.40}, expected [[method]] with a label and a name")
-    known = {f.name for f in fields(Entry)} - {"curve"}
+    known = {f.name for f in fields(MethodEntry)} - {"curve"}
     strange = sorted(set(method) - known)
     if strange:
         raise FileError(f"{where} has a method with {strange[0]!r}, expected only {', '.join(sorted(known))}")
     radii, label = method.get("eps"), method.get("label")
     if not isinstance(radii, list):
-        return [Entry(**method)]
+        return [MethodEntry(**method)]
     wrong = [eps for eps in radii if eps in (None, "auto") or not _radius(eps)]
     if wrong:
         raise InputError(f"the method {label!r} has the radius {wrong[0]!r:.40}, expected numbers of at least 0")
-    return [Entry(**{**method, "label": f"{label}, ε = {eps:g}", "eps": eps}, curve=label) for eps in radii]
+    return [MethodEntry(**{**method, "label": f"{label}, ε = {eps:g}", "eps": eps}, curve=label) for eps in radii]
 
 
 def _folder() -> Any:

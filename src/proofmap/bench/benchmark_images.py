@@ -1,4 +1,4 @@
-"""The images that a benchmark is about: of a folder, or, to try it out, of what is installed."""
+"""Load the images of a benchmark: from a data folder, or installed digits and photographs for a quick run."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["pictures"]
 
 _Split = Literal["train", "test"]
 
-_QUICK = 16  # packaged digits
+_QUICK_DIGITS = 16  # packaged digits of a quick run
 _PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket", "retina", "hubble_deep_field")  # of scikit-image
-_CIFAR, _COVER, _CUT = 32, 256, 224  # sides
+_CIFAR_SIDE, _RESIZED_SIDE, _CROP_SIDE = 32, 256, 224  # pixels; pictures of ImageNet are resized, then cropped
 
 
 def pictures(spec: Spec, folder: Path | None, quick: bool) -> Tensor:
-    """The first images of the test set, or the last training images; quick: digits of the package, or photographs."""
+    """Return the first test images or the last training images; with `quick`, packaged digits or photographs."""
     if spec.data not in _LOADERS:
         raise InputError(f"{spec.name} asks for the data {spec.data!r}, expected one of {', '.join(_LOADERS)}")
     if quick and folder is not None:
@@ -35,8 +35,8 @@ def pictures(spec: Spec, folder: Path | None, quick: bool) -> Tensor:
         )
     if quick:
         if spec.data == "mnist":
-            return data.digits()[0][:_QUICK]
-        return _photographs(_CIFAR if spec.data == "cifar10" else _CUT)
+            return data.digits()[0][:_QUICK_DIGITS]
+        return _photographs(_CIFAR_SIDE if spec.data == "cifar10" else _CROP_SIDE)
     if folder is None:
         raise InputError(
             f"{spec.name} needs the files of {spec.data}, expected their folder, or quick=True",
@@ -47,18 +47,20 @@ def pictures(spec: Spec, folder: Path | None, quick: bool) -> Tensor:
     found = _LOADERS[spec.data](folder, "test")
     if len(found) <= spec.start:
         raise InputError(
-            f"{spec.name} is about samples from number {spec.start} on (those before are for choosing settings), got "
+            f"{spec.name} uses samples from number {spec.start} on (earlier samples are for choosing settings), got "
             f"{len(found)} in {folder}: give a folder with more, or a TOML file of your own with start = 0"
         )
     return found[spec.start : spec.start + spec.count]
 
 
 def _imagenet(folder: Path, split: _Split) -> Tensor:
-    """The middle of pictures scaled to 256, as is usual; in the order of their names."""
+    """Return the central crops of pictures resized to 256 pixels, in the order of their names."""
     if split == "train":
         raise InputError("got the validation split of imagenet, expected 'test': a folder of pictures has no parts")
-    edge = (_COVER - _CUT) // 2
-    return data.images(folder, _COVER).images[:, :, edge : edge + _CUT, edge : edge + _CUT].contiguous()
+    edge = (_RESIZED_SIDE - _CROP_SIDE) // 2
+    return (
+        data.images(folder, _RESIZED_SIDE).images[:, :, edge : edge + _CROP_SIDE, edge : edge + _CROP_SIDE].contiguous()
+    )
 
 
 _LOADERS: dict[str, Callable[[Path, _Split], Tensor]] = {
@@ -69,7 +71,7 @@ _LOADERS: dict[str, Callable[[Path, _Split], Tensor]] = {
 
 
 def _photographs(side: int) -> Tensor:
-    """The middle square of photographs that come with scikit-image, scaled."""
+    """Return the scaled central squares of the photographs of scikit-image."""
     try:
         from skimage import data as photographs
     except ImportError as error:

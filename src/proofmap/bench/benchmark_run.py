@@ -1,11 +1,11 @@
-"""A benchmark run from a folder: a folder for each method, and the table made anew from all of them.
+"""Run a benchmark in a resumable folder, and write its table from the results of all methods.
 
-OUT/METHOD/                 see `shelf`: a method is computed once, on whichever machine
-OUT/table.md, .csv, .png    the table as text, as data and as a figure
-OUT/curve.png               metrics against the radius, where a method has several
-OUT/claim.md                where tightness is a metric, and methods share a radius: how it goes with the others
-OUT/against.md              how far EVA is ahead of the methods that the benchmark names
-OUT/log.jsonl               when, where and what was measured
+OUT/METHOD/                 results of a method, see `results_store`; each method is measured once
+OUT/table.md, .csv, .png    the table as text, data and figure
+OUT/curve.png               metrics against the radius, if a method has several radii
+OUT/claim.md                rank correlations of tightness with the other metrics, if methods share a radius
+OUT/against.md              differences between EVA and the methods that the benchmark names
+OUT/log.jsonl               time, machine and name of each measurement
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from proofmap.bench.benchmark_file import Entry, Spec
+from proofmap.bench.benchmark_file import MethodEntry, Spec
 from proofmap.bench.benchmark_images import pictures
 from proofmap.bench.compare import columns
 from proofmap.bench.mean_ranks import with_ranks
-from proofmap.bench.measurement import Job, Question, machine_of
+from proofmap.bench.measurement import ComparisonTask, MethodJob, machine_of
 from proofmap.bench.significance import against, claim
 from proofmap.bench.statistics import Column, Table, Values, tabulate
 from proofmap.errors import InputError
@@ -38,7 +38,7 @@ from proofmap.storage.resumable_folder import locked, write_piece
 __all__ = ["run"]
 
 _LOG = logging.getLogger(__name__)
-_DOMAIN = (0.0, 1.0)  # of all the data there is
+_DOMAIN = (0.0, 1.0)  # the range of all data sets
 
 
 def run(
@@ -51,9 +51,10 @@ def run(
     device: str = "cpu",
     progress: bool = True,
 ) -> Table:
-    """The table of a benchmark on the data in `folder`, or, quick, on a few digits or photographs that are installed.
+    """Run a benchmark on the data in `folder`, or with `quick` on a few installed digits or photographs.
 
-    weights: of a model that the zoo has none of. A quick run leaves out methods that the benchmark calls dear.
+    weights: the weights of a model that the zoo does not contain. A quick run leaves out methods marked `dear`, which
+    are slow.
     """
     x = pictures(spec, folder, quick).to(device)
     entries = [entry for entry in spec.entries if not (quick and entry.dear)]
@@ -62,14 +63,14 @@ def run(
             f"{spec.name} has only slow methods, and a quick run leaves them out: give the folder of its data",
             arguments=("folder",),
         )
-    network = read_model(f"{ZOO}{spec.model}", weights=weights).network  # with what it does to pixels first
+    network = read_model(f"{ZOO}{spec.model}", weights=weights).network  # includes the preparation of pixels
     assert isinstance(network, nn.Module)
     graph = trace(network, x[:1].cpu()).to(torch.device(device), x.dtype)
     with torch.no_grad():
-        question = Question(graph, x, graph(x).argmax(1), _DOMAIN)
+        task = ComparisonTask(graph, x, graph(x).argmax(1), _DOMAIN)
     machine = machine_of(torch.device(device))
-    jobs = {  # before any work
-        entry.label: Job.of(entry, question, [_metric(name, entry) for name in spec.metrics], out, machine)
+    jobs = {  # created before any work, so that errors come first
+        entry.label: MethodJob.of(entry, task, [_metric(name, entry) for name in spec.metrics], out, machine)
         for entry in entries
     }
     values: dict[str, dict[str, Values]] = {}
@@ -78,24 +79,24 @@ def run(
         log.add("start", machine=machine, methods=len(jobs))
         for label, job in jobs.items():
             with bar.work(), part(0.0, 1.0, label):
-                _LOG.info("%s: %s %s", spec.name, label, "is there already" if job.done else "is measured")
+                _LOG.info("%s: %s %s", spec.name, label, "is already measured" if job.done else "is measured")
                 if not job.done:
                     job.measure()
                     log.add("method", label=label)
-            values[label], seconds[label] = job.values(), job.shelf.seconds()
+            values[label], seconds[label] = job.values(), job.store.seconds()
         paper = {entry.label: entry.paper for entry in entries}
         heads = _columns(list(jobs.values()))
         if spec.ranks:
             heads.append(with_ranks([head for head in heads if head.name in spec.ranks], values))
         table = tabulate(spec.title, heads, values, seconds, paper)
-        table = replace(table, model=f"{ZOO}{spec.model}", data="what is installed" if quick else spec.data)
-        _leave(out, spec, table, {label: job.shelf.made() for label, job in jobs.items()})
+        table = replace(table, model=f"{ZOO}{spec.model}", data="installed samples" if quick else spec.data)
+        _write_table(out, spec, table, {label: job.store.made() for label, job in jobs.items()})
         log.add("end")
     return table
 
 
-def _columns(jobs: list[Job]) -> list[Column]:
-    """A column for each metric, with the settings that are the same for all methods."""
+def _columns(jobs: list[MethodJob]) -> list[Column]:
+    """Return a column for each metric, with the settings that are equal for all methods."""
     heads = []
     for head, *others in zip(*(columns(job.metrics) for job in jobs), strict=True):
         kept = head.settings.items()
@@ -104,8 +105,8 @@ def _columns(jobs: list[Job]) -> list[Column]:
     return heads
 
 
-def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> None:
-    """The table in all its forms; under it, what was left out, and what was made where."""
+def _write_table(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> None:
+    """Write the table in all formats, with notes on left-out methods, settings and machines."""
     places: dict[str, list[str]] = {}
     for label, machines in made.items():
         for machine in machines:
@@ -120,14 +121,14 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
     write_piece(out, "table.md", (table.markdown() + "\n" + "\n\n".join(notes) + "\n").encode())
     write_piece(out, "table.csv", table.csv().encode())
     full = [entry for entry in ran if _complete(table, entry.label)]
-    if "tightness" in spec.metrics and len({entry.eps for entry in full}) < len(full):  # two at one radius
+    if "tightness" in spec.metrics and len({entry.eps for entry in full}) < len(full):  # two methods share a radius
         rows = {entry.label: table.rows[entry.label] for entry in full}
         write_piece(out, "claim.md", claim(replace(table, rows=rows), [entry.eps for entry in full]).encode())
     ours = [entry.label for entry in ran if entry.name in ("eva", "hybrid")]
     ahead = [against(table, rival, ours) for rival in spec.against if rival in table.rows]
     if ahead:
         write_piece(out, "against.md", "\n".join(ahead).encode())
-    from proofmap.bench.table_figure import draw_curves, png  # and with it matplotlib, which takes a while
+    from proofmap.bench.table_figure import draw_curves, png  # imports matplotlib, which is slow
 
     write_piece(out, "table.png", png(table.plot()))
     points = {e.label: (e.curve, e.eps) for e in ran if e.curve is not None and isinstance(e.eps, int | float)}
@@ -136,21 +137,21 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
 
 
 def _proven(table: Table) -> list[str]:
-    """The share of samples that each method proves; `Tightness` is the proven AO(B) itself."""
+    """Return the share of samples that each method proves; `Tightness` is the proven bound of AO(B)."""
     bounds = {label: overlaps["tightness"] for label, overlaps in table.values.items() if "tightness" in overlaps}
     return [f"{label} {np.mean(overlaps[np.isfinite(overlaps)] < 0):.1%}" for label, overlaps in bounds.items()]
 
 
 def _complete(table: Table, label: str) -> bool:
-    """Whether a method has every metric at every sample."""
+    """Return whether a method has all metrics at all samples."""
     measured = table.values[label]
     return all(column.name in measured and np.isfinite(measured[column.name]).all() for column in table.columns)
 
 
-def _metric(name: str, entry: Entry) -> Metric[Any]:
+def _metric(name: str, entry: MethodEntry) -> Metric[Any]:
     kind, ball = METRICS[name], entry.ball(_DOMAIN)
     if not kind.needs_radius:
         return kind()
     if ball is None:
-        raise InputError(f"{name} judges bounds on a ball, expected eps for every method of the benchmark")
+        raise InputError(f"{name} measures bounds on a ball, expected eps for every method of the benchmark")
     return kind.for_ball(ball, _DOMAIN)

@@ -1,4 +1,4 @@
-"""Methods side by side: every method explains the same samples, every metric judges them with the same draws."""
+"""`pm.compare`: evaluate methods by metrics on the same samples with the same random draws."""
 
 from __future__ import annotations
 
@@ -47,14 +47,17 @@ def compare(
     seed: int = 0,
     progress: bool = True,
 ) -> Table:
-    """A table of methods and metrics on samples x (N, *shape): means with 95 % intervals, and the values themselves.
+    """Compare methods by metrics on samples x (N, *shape). Return a table with means, 95 % intervals and all values.
 
-    methods: names such as "eva" and "rise", and anything else that `explain.as_attributor` takes, such as Captum's
-    objects, which are labelled by their class; {label: method} gives labels of your own.
-    metrics: names, or metrics with settings of their own; those of one name are told apart by presets, or settings.
-    target: the explained class; by default the predicted one. ball: for methods that look for adversaries; by default
-    each sample's proven radius, in the domain that x spans, from its smallest value to its largest. seed: of the
-    intervals. The seconds are of one explanation, after a first one that is not timed.
+    methods: names such as "eva" and "rise", or any object that `pm.explainers.as_attributor` accepts, such as Captum's
+    attributions, which get the name of their class as a label. {label: method} sets other labels.
+    metrics: names or metric objects. Metrics with equal names are labelled by their presets or settings.
+    target: the explained class; by default the predicted class.
+    ball: the ball of methods with a ball; by default each sample's proven radius, in the domain from the smallest to
+    the largest value of x.
+    seed: the seed of the bootstrap intervals.
+
+    The seconds of the table are those of one explanation, without the first one, which is a warm-up.
 
     >>> table = pm.compare(model, x, ["eva", "saliency"], ["deletion"], ball=ball, groups=cells)
     >>> table.values["eva"]["deletion"].shape
@@ -86,7 +89,7 @@ def compare(
     seconds: dict[str, float | None] = {}
     with ProgressBar(len(attributors) * (1 + len(judges)), "compare", show=progress, unit="step") as bar:
         for label, attributor in attributors.items():
-            stored = isinstance(named[label], Tensor | np.ndarray)  # how long that took, nobody knows
+            stored = isinstance(named[label], Tensor | np.ndarray)  # the time of stored maps is unknown
             with bar.work():
                 if not stored:
                     warm_up(attributor, x, aim)
@@ -103,19 +106,19 @@ def compare(
 
 
 def _on(graph: Graph, attributor: Attributor, model: nn.Module | Graph) -> Attributor:
-    """An explainer of the model's graph in place of one of the model, which would trace it for every call."""
+    """Replace the explainer of a model by one of its graph, which need not be traced in each call."""
     if isinstance(attributor, Explainer | Baseline) and attributor.model is model:
         return replace(attributor, model=graph)
     return attributor
 
 
 def warm_up(attributor: Attributor, x: Tensor, target: Tensor) -> None:
-    """Explain one sample for nothing: imports, traces and the first use of a device are no method's own time."""
+    """Explain one sample without timing: imports, tracing and the start of a device are not part of a method."""
     attributor.attribute(x[:1], target=target[:1])
 
 
 def timed(attributor: Attributor, x: Tensor, target: Tensor) -> tuple[Tensor, float]:
-    """The attributions of x, and the seconds they took; on a GPU until they are there."""
+    """Return the attributions of x and the seconds they took. On a GPU, wait until the computation is complete."""
     start = perf_counter()
     maps = attributor.attribute(x, target=target)
     if x.is_cuda:
@@ -126,13 +129,13 @@ def timed(attributor: Attributor, x: Tensor, target: Tensor) -> tuple[Tensor, fl
 def judge(
     metric: Metric[Any], model: nn.Module | Graph, x: Tensor, target: Tensor, attributor: Attributor, maps: Tensor
 ) -> Values | None:
-    """The metric's value of each sample; None where the method has nothing that the metric judges."""
+    """Return the value of the metric for each sample; None if the metric does not apply to the method."""
     subject: Any = maps
     match metric.subject:
         case "explainer":
             subject = attributor.attribute
         case "method":
-            if not isinstance(attributor, Explainer | Baseline):  # nobody knows how to make it for another network
+            if not isinstance(attributor, Explainer | Baseline):  # it cannot be created for another network
                 return None
             subject = _remade(attributor)
         case "overlap":
@@ -144,35 +147,35 @@ def judge(
 
 
 def _remade(attributor: Explainer | Baseline) -> Remade:
-    """The method with its settings, for any network."""
+    """Return a function that runs the method with its settings on any network."""
     return lambda network, x, target: replace(attributor, model=network).attribute(x, target=target)
 
 
 def _proves(explainer: Explainer) -> bool:
-    """Whether its overlap is a certified bound of AO: over all other classes, by the margin to them."""
+    """Return whether the overlap is a certified bound of AO: the margin to all other classes."""
     over_all = not explainer.signed and decides(getattr(explainer, "objective", "margin"))
     return explainer.guarantee == "certified" and over_all
 
 
 def column(metric: Metric[Any] | type[Metric[Any]]) -> Column:
-    """What the table says of a metric."""
+    """Return the column of a metric."""
     return Column(metric.name, metric.label, metric.higher_is_better)
 
 
 def columns(metrics: Sequence[Metric[Any]]) -> list[Column]:
-    """A column for each metric. Those of one name are told apart by their presets, or by all settings that differ."""
+    """Return a column for each metric. Metrics with equal names are labelled by their presets or differing settings."""
     heads = []
     for metric in metrics:
         settings, same = metric.settings(), [other.settings() for other in metrics if other.name == metric.name]
         if same.count(settings) > 1:
             raise InputError(f"got the metric {metric.name!r} twice with the same settings, expected it once")
-        head, more = column(metric), f" ({_apart(settings, same)})" if len(same) > 1 else ""
+        head, more = column(metric), f" ({_distinguishing_settings(settings, same)})" if len(same) > 1 else ""
         heads.append(Column(head.name + more, head.label + more, head.higher, settings))
     return heads
 
 
-def _apart(ours: Mapping[str, JSON], same: Sequence[Mapping[str, JSON]]) -> str:
-    """What one of several settings has that the others have not."""
+def _distinguishing_settings(ours: Mapping[str, JSON], same: Sequence[Mapping[str, JSON]]) -> str:
+    """Return the settings that distinguish one metric from the others of its name."""
     if len({str(settings.get("preset")) for settings in same}) == len(same):
         return str(ours.get("preset"))
     names = dict.fromkeys(name for settings in same for name in settings)
@@ -181,7 +184,7 @@ def _apart(ours: Mapping[str, JSON], same: Sequence[Mapping[str, JSON]]) -> str:
 
 
 def _labelled(methods: Any) -> dict[str, AnyMethod]:
-    """Methods by their labels: those that were given, else names, numbered where several have the same."""
+    """Return the methods by label: the given labels, or names, with numbers for equal names."""
     if isinstance(methods, Mapping):
         return dict(methods)
     if isinstance(methods, str | Tensor | np.ndarray) or callable(methods) or hasattr(methods, "attribute"):
@@ -206,7 +209,7 @@ def _judges(metrics: Any, ball: Ball, values: tuple[float, float]) -> list[Metri
 
 
 def _metric(metric: Any, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
-    """A metric, or the one of that name: one that moves samples keeps them where explainers take them."""
+    """Return the metric of a name. Metrics that perturb samples get the radius and the domain of the ball."""
     if isinstance(metric, Metric):
         return metric
     if not isinstance(metric, str) or metric not in METRICS:

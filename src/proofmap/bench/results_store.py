@@ -1,9 +1,9 @@
-"""The results of one method, in a folder: what is there already is not computed again, and nothing is lost.
+"""The resumable folder with the results of one method in a benchmark: existing results are not computed again.
 
-FOLDER/about.json          the method, hashes of model and images, and on which machines the results were made
-FOLDER/maps-START.npy      attributions of some samples, with maps-START.json, their seconds
-FOLDER/seconds.json        of one explanation, once all are there
-FOLDER/METRIC.npy          a value for each sample, with METRIC.json, the metric's settings
+FOLDER/about.json          the method, the hashes of model and images, and the machines that made the results
+FOLDER/maps-START.npy      attributions of a chunk of samples; maps-START.json: their seconds
+FOLDER/seconds.json        seconds of one explanation, written at the end
+FOLDER/METRIC.npy          a value for each sample; METRIC.json: the settings of the metric
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proofmap.errors import FileError
 from proofmap.metrics import Metric
 from proofmap.storage.resumable_folder import record_differences, write_piece
 
-__all__ = ["Shelf"]
+__all__ = ["ResultsStore"]
 
 _ABOUT, _MADE = "about.json", "made"
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Shelf:
+class ResultsStore:
     """A folder for results of the work that `about` describes, created or continued on `machine`."""
 
     folder: Path
@@ -38,7 +38,7 @@ class Shelf:
     machine: str
 
     def __post_init__(self) -> None:
-        """Refuse a folder that holds something else."""
+        """Refuse a folder with results of other work."""
         about = self._about()
         if about is not None and record_differences({**about, _MADE: None}, _as_read(self.about)):
             raise FileError(
@@ -48,12 +48,12 @@ class Shelf:
             )
 
     def check(self, metric: Metric[Any]) -> None:
-        """Refuse values of a metric that were measured with other settings, or nobody knows with which."""
+        """Refuse existing values of a metric that were measured with other or unknown settings."""
         file = self.folder / f"{metric.name}.npy"
         if not file.exists():
             return
         settings = self._read(f"{metric.name}.json", json.loads)
-        how = "with settings that are not on record"
+        how = "with unknown settings"
         if isinstance(settings, dict):
             different = record_differences(settings, _as_read(metric.settings()))
             if not different:
@@ -66,48 +66,48 @@ class Shelf:
         )
 
     def made(self) -> list[str]:
-        """The machines that results were made on."""
+        """Return the machines that made the results."""
         about = self._about()
         return [] if about is None else list(about[_MADE])
 
     def values(self, metric: Metric[Any]) -> NDArray[Any] | None:
-        """What the metric says of each sample, or None where it was not measured."""
+        """Return the values of a metric, or None if it was not measured."""
         return self.array(metric.name)
 
     def put_values(self, metric: Metric[Any], values: NDArray[Any]) -> None:
-        """Keep what a metric says, and before it the settings: no values stand without them."""
+        """Store the settings of a metric, then its values, so that values always have settings."""
         self._put(f"{metric.name}.json", metric.settings())
         self.put_array(metric.name, values)
 
     def array(self, name: str) -> NDArray[Any] | None:
-        """What was put under that name, or None."""
+        """Return the array of a name, or None."""
         return self._read(f"{name}.npy", _array)
 
     def put_array(self, name: str, values: NDArray[Any]) -> None:
-        """Keep an array."""
+        """Store an array."""
         stream = io.BytesIO()
         np.save(stream, values, allow_pickle=False)
         self._put(f"{name}.npy", stream.getvalue())
 
     def seconds(self, name: str = "seconds") -> float | None:
-        """What was put under that name, or None."""
+        """Return the array of a name, or None."""
         return self._read(f"{name}.json", _seconds)
 
     def put_seconds(self, seconds: float, name: str = "seconds") -> None:
-        """Keep how long something took."""
+        """Store a time in seconds."""
         self._put(f"{name}.json", json.dumps(seconds).encode())
 
     def _about(self) -> dict[str, Any] | None:
         return self._read(_ABOUT, _about)
 
     def _read(self, name: str, parse: Callable[[bytes], T]) -> T | None:
-        """What a file holds, or None where it is not there; a damaged one is named, and what to delete for it."""
+        """Return the content of a file; None without a file. The error of a damaged file says what to delete."""
         try:
             return parse((self.folder / name).read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, EOFError, ValueError, RecursionError) as error:
-            what = self.folder if name == _ABOUT else "it"  # nobody knows what the rest is about
+            what = self.folder if name == _ABOUT else "it"  # without it, the other files have no meaning
             raise FileError(f"{self.folder / name} is damaged: delete {what}, and run again") from error
 
     def _put(self, name: str, piece: bytes | Mapping[str, Any]) -> None:

@@ -1,7 +1,4 @@
-"""What a table says of its rows together, as Markdown, with intervals over samples.
-
-Do tighter bounds make better explanations, by rank correlations? How far are methods ahead of one of them?
-"""
+"""Statistics of whole tables with bootstrap intervals: rank correlations with tightness, and paired differences."""
 
 from __future__ import annotations
 
@@ -18,15 +15,15 @@ _TIGHTNESS = "tightness"
 
 
 def claim(table: Table, radii: Sequence[float | str | None], seed: int = 0) -> str:
-    """Markdown: for each metric the rank correlation between tightness and the metric, above 0 where tighter is better.
+    """Return Markdown with the rank correlation between tightness and each metric; above 0: tighter bounds are better.
 
-    Over all rows with values for every sample, whose radii are given, and over the methods of one radius, averaged over
-    radii: a smaller ball has tighter bounds too. The interval is a bootstrap over samples.
+    One column is over all rows with values at all samples. The other is over the methods of one radius, averaged over
+    radii, because a smaller ball also has tighter bounds. The interval is a bootstrap over samples.
     """
     full = [all(np.isfinite(values).all() for values in table.values[method].values()) for method in table.rows]
     methods = [method for method, known in zip(table.rows, full, strict=True) if known]
     radii = [eps for eps, known in zip(radii, full, strict=True) if known]
-    tight = -_means(table, methods, _TIGHTNESS, seed)  # (1 + B, rows), the first of the samples as they are
+    tight = -_means(table, methods, _TIGHTNESS, seed)  # (1 + B, rows); the first row is not resampled
     lines = ["| tighter is better for | over bounds and ε | over bounds, at one ε |", "| --- | ---: | ---: |"]
     same = [[k for k, eps in enumerate(radii) if eps == one] for one in dict.fromkeys(radii)]
     for column in table.columns:
@@ -46,8 +43,8 @@ def _means(table: Table, methods: list[str], metric: str, seed: int) -> NDArray[
 
 
 def _rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Spearman's, of each row of (B, rows)."""
-    x, y = (np.sign(one[:, :, None] - one[:, None]).sum(2) for one in (a, b))  # ranks about their middle, ties shared
+    """Return Spearman's rank correlation of each row of (B, rows)."""
+    x, y = (np.sign(one[:, :, None] - one[:, None]).sum(2) for one in (a, b))  # centred ranks; ties share a rank
     correlation: NDArray[np.float64] = (x * y).sum(1) / np.sqrt((x**2).sum(1) * (y**2).sum(1))
     return correlation
 
@@ -58,9 +55,9 @@ def _shown(values: NDArray[np.float64]) -> str:
 
 
 def against(table: Table, rival: str, methods: Sequence[str]) -> str:
-    """Markdown: the mean difference of each metric to the rival's on the same samples, above 0 where it is better.
+    """Return Markdown with the mean paired difference of each metric to the rival; above 0: better than the rival.
 
-    The 95 % interval is a bootstrap over samples; where it holds 0, the two are not told apart.
+    If the 95 % bootstrap interval contains 0, the difference is not significant.
     """
     labels = [column.label for column in table.columns]
     lines = [f"| ahead of {rival} by | {' | '.join(labels)} |", "| --- |" + " ---: |" * len(labels)]

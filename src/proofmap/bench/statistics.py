@@ -1,8 +1,8 @@
-"""Values for each sample put together: means with intervals, and which differences are more than chance.
+"""Tables of means with 95 % confidence intervals and marks of significant differences.
 
-An interval is a bootstrap over samples. Of few a bootstrap is too short: of two it covers the mean half as often as it
-says, of five in 8 of 10 cases. Below 30 samples the interval is Student's. Methods are compared on the samples that
-both have, by their differences, so that what makes a sample hard for all of them cancels.
+The interval is a bootstrap over samples. With few samples a bootstrap interval is too short: with five samples it
+covers the mean in 80 % of the cases. Below 30 samples the interval is therefore Student's t interval. Two methods are
+compared by their paired differences on common samples, so that the difficulty of a sample cancels.
 """
 
 from __future__ import annotations
@@ -26,29 +26,40 @@ if TYPE_CHECKING:
 
     from proofmap.plots.explanation_figure import Picture
 
-Values = NDArray[np.float64]  # (N,), NaN for samples that a method was not run on
+Values = NDArray[np.float64]  # (N,), NaN for samples without a value
 Mark = Literal["best", "second", "tied", ""]
 
-_RESAMPLES = 10_000
-_LEVEL = 0.95
-_MANY = 30  # samples from which on a bootstrap covers about as often as it says
-HEAD = ["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds", "of"]  # of the CSV
-LEAST = 2  # samples below which there is no interval: none is shown, nothing is marked
+_RESAMPLES = 10_000  # of the bootstrap
+_LEVEL = 0.95  # confidence level
+_BOOTSTRAP_SAMPLES = 30  # from this number of samples on, the coverage of a bootstrap is about right
+HEAD = [
+    "method",
+    "metric",
+    "mean",
+    "low",
+    "high",
+    "samples",
+    "mark",
+    "paper",
+    "seconds",
+    "of",
+]  # columns of the CSV file
+LEAST = 2  # samples that an interval needs; with fewer, no interval and no marks are shown
 
 
 @dataclass(frozen=True)
 class Column:
-    """A quantity, and whether more of it is better."""
+    """A metric of the table, and whether higher values are better."""
 
     name: str
     label: str
     higher: bool
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of what measured its values
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the metric
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A mean with its 95 % interval over `count` samples; mark: best, second best, or not told from the best."""
+    """A mean with its 95 % interval over `count` samples. mark: best, second, or tied with the best."""
 
     mean: float
     low: float
@@ -60,19 +71,19 @@ class Cell:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Rows are methods, in the order given; a cell is missing where a method has no values.
+    """Rows are methods in the given order. A method without values of a metric has no cell.
 
-    print() shows it in columns, a notebook as a table; `markdown`, `csv`, `to_frame` and `plot` give other forms.
+    print() shows text columns, and a notebook shows a table. `markdown`, `csv`, `to_frame` and `plot` give other forms.
     """
 
     title: str
     columns: tuple[Column, ...]
     rows: dict[str, dict[str, Cell]]
-    values: dict[str, dict[str, Values]]  # of each sample
-    seconds: Mapping[str, float | None]  # an explanation; None: not known
-    model: str = ""  # what was explained, by name
-    data: str = ""  # where the samples are from
-    seed: int = 0  # of the intervals
+    values: dict[str, dict[str, Values]]  # values[method][metric], one value per sample
+    seconds: Mapping[str, float | None]  # per explanation; None: unknown
+    model: str = ""  # name of the explained model
+    data: str = ""  # name of the data
+    seed: int = 0  # of the bootstrap
 
     def __str__(self) -> str:
         return layout.plain(self)
@@ -83,32 +94,32 @@ class Table:
         return layout.html(self)
 
     def markdown(self) -> str:
-        """The table with arrows for what is better, our mean and interval, and the paper's number after a slash."""
+        """Return Markdown: means, intervals, the paper's numbers after a slash, and arrows for the better direction."""
         return layout.markdown(self)
 
     def legend(self) -> str:
-        """What the numbers and signs of `markdown` mean."""
+        """Return the legend of `markdown`."""
         return layout.legend(self, layout.MARKDOWN)
 
     def plot(self) -> Picture:
-        """A matplotlib figure with a panel for each metric: means with their intervals."""
-        from proofmap.bench.table_figure import drawn  # and with it matplotlib, which takes a while
+        """Return a matplotlib figure with one panel per metric: means with intervals."""
+        from proofmap.bench.table_figure import drawn  # imports matplotlib, which is slow
 
         return drawn(self)
 
     @property
     def count(self) -> int:
-        """How many samples were explained, by whichever method explained the most."""
+        """The largest number of samples that a method explained."""
         return max((cell.count for row in self.rows.values() for cell in row.values()), default=0)
 
     def heading(self) -> str:
-        """What is compared: "Table 1: zoo:mnist_mlp on digits.npz, 8 samples", as far as it is known."""
+        """Return a title such as "Table 1: zoo:mnist_mlp on digits.npz, 8 samples", without unknown parts."""
         what = " on ".join(filter(None, (self.model, self.data)))
         samples = f"{self.count} sample{'s' * (self.count != 1)}"
         return f"{self.title}{': ' * bool(self.title)}{', '.join(filter(None, (what, samples)))}"
 
     def csv(self) -> str:
-        """A line for each method and metric; the last column says of which model and data."""
+        """Return CSV with one line per method and metric. The last column names model and data."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(HEAD)
@@ -120,12 +131,14 @@ class Table:
         return out.getvalue()
 
     def to_frame(self) -> DataFrame:
-        """The same as a pandas frame, with all digits."""
+        """Return a pandas frame with full precision."""
         return data_frame(HEAD, self._lines())
 
     def _lines(self) -> Iterator[tuple[Any, ...]]:
-        """What `HEAD` names, for each method and metric; None: not known."""
-        whose = self.heading() if self.title or self.model or self.data else ""  # a number of samples is no name
+        """Yield the values of `HEAD` for each method and metric; None: unknown."""
+        whose = (
+            self.heading() if self.title or self.model or self.data else ""
+        )  # the number of samples alone is not a title
         for method, cells in self.rows.items():
             for name, cell in cells.items():
                 numbers = (cell.mean, cell.low, cell.high, cell.count, cell.mark, cell.paper)
@@ -140,7 +153,7 @@ def tabulate(
     paper: Mapping[str, Mapping[str, float]] | None = None,
     seed: int = 0,
 ) -> Table:
-    """The table of values[method][metric] (N,), NaN where a method was not run on a sample."""
+    """Create the table of values[method][metric] (N,), NaN for samples without a value."""
     marks = {column.name: _marks(column, values, seed) for column in columns}
     rows: dict[str, dict[str, Cell]] = {method: {} for method in values}
     for method, metrics in values.items():
@@ -153,21 +166,21 @@ def tabulate(
 
 
 def interval(values: Values, seed: int = 0) -> tuple[float, float]:
-    """The 95 % interval of the mean: of many samples by the percentiles of a bootstrap, of few by Student's law.
+    """Return the 95 % interval of the mean: bootstrap percentiles for 30 samples or more, else Student's t interval.
 
-    Of one there is none: its value stands at both ends.
+    For one sample, both ends are its value.
     """
     known = values[np.isfinite(values)]
-    if LEAST <= len(known) < _MANY:
+    if LEAST <= len(known) < _BOOTSTRAP_SAMPLES:
         half = _student(len(known) - 1) * float(known.std(ddof=1)) / sqrt(len(known))
         return float(known.mean()) - half, float(known.mean()) + half
     low, high = np.quantile(resampled(known, seed), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return float(low), float(high)
 
 
-@lru_cache(maxsize=_MANY)
+@lru_cache(maxsize=_BOOTSTRAP_SAMPLES)
 def _student(freedom: int) -> float:
-    """The t with P(|T| <= t) = 95 %: T = sqrt(freedom) tan(angle), and the angle has the density cos^(freedom - 1)."""
+    """Return t with P(|T| <= t) = 95 %. T = sqrt(freedom) tan(angle), and angle has the density cos^(freedom - 1)."""
     angles = np.linspace(0, pi / 2, 100_001)
     density = np.cos(angles) ** (freedom - 1)
     reached = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
@@ -175,23 +188,24 @@ def _student(freedom: int) -> float:
 
 
 def resampled(values: Values, seed: int = 0) -> Values:
-    """Means (B, ...) of values (N, ...) over samples drawn again: the same draws for the same N and seed."""
+    """Return bootstrap means (B, ...) of values (N, ...). Equal N and seed give equal draws."""
     means: Values = _weights(len(values), seed) @ values
     return means
 
 
 @lru_cache(maxsize=2)
 def _weights(count: int, seed: int) -> Values:
-    """How often each of so many samples is drawn, over their number: (B, N)."""
+    """Return the bootstrap weights (B, N): how often each sample is drawn, divided by N."""
     drawn: Values = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=_RESAMPLES) / count
     return drawn
 
 
 def _marks(column: Column, values: Mapping[str, Mapping[str, Values]], seed: int) -> dict[str, Mark]:
-    """Best by mean; tied where the interval of the difference to the best holds 0; second: the best of the others.
+    """Mark the best mean, the methods that are tied with it, and the best of the other methods as second.
 
-    Means over different samples say nothing: only methods with the most samples are ranked, and one with fewer takes
-    the first place by being ahead of their best on those, beyond chance.
+    Tied: the interval of the paired difference to the best contains 0. Means over different samples are not comparable,
+    so only methods with the most samples are ranked. A method with fewer samples is the best if it is significantly
+    ahead of their best on its samples.
     """
     sign = 1.0 if column.higher else -1.0
     merits = {method: sign * metrics[column.name] for method, metrics in values.items() if column.name in metrics}

@@ -1,4 +1,4 @@
-"""A table as a figure: a panel for each metric, a line for each method, its mean with the interval, and the paper's."""
+"""Draw a table as a figure (one panel per metric, means with intervals), and curves of metrics over the radius."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from proofmap.plots.explanation_figure import PLAIN, Picture
 from proofmap.plots.overlay import LINES
 
 _OURS, _BEST, _PAPER = LINES[0], LINES[1], "#777777"
-_FAR = 4  # times the room that ours take: what would take more of it is not shown
+_MAX_RANGE_RATIO = 4  # points of the paper are left out if they would enlarge the axis by more than this factor
 
 
 @rc_context(PLAIN)
 def drawn(table: Table) -> Picture:
-    """The figure: orange what is best or not told from the best, hollow what the paper reports, where it is near."""
+    """Draw the table. Orange: best or tied with the best. Hollow: the number of the paper, if it is near."""
     methods = list(table.rows)
     figure = Picture(figsize=(1.9 + 2.3 * len(table.columns), 1.1 + 0.3 * len(methods)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -48,27 +48,29 @@ def drawn(table: Table) -> Picture:
         panel.tick_params(axis="y", length=0)
     figure.suptitle(table.heading(), fontsize=11)
     hollow = any(cell.paper is not None for cells in table.rows.values() for cell in cells.values())
-    note = "mean and 95 % interval over samples; orange: best, or not told from the best"
-    note = note if table.count > 1 else "one sample: no interval, and nothing is called the best"
-    figure.supxlabel(note + ("; hollow: the paper, where it is near" if hollow else ""), fontsize=8, color="0.35")
+    note = "mean and 95 % interval over samples; orange: best, or not significantly different from the best"
+    note = note if table.count > 1 else "one sample: no intervals and no marks"
+    figure.supxlabel(
+        note + ("; hollow: the number of the paper, if it is near" if hollow else ""), fontsize=8, color="0.35"
+    )
     return figure
 
 
 def _leave_room(panel: Axes, cells: list[Cell]) -> None:
-    """Without the paper's points, where they would leave little to our intervals."""
+    """Limit the axis to our intervals if the paper's points would make them too small."""
     papers = [cell.paper for cell in cells if cell.paper is not None]
     if not papers:
         return
     low, high = min(cell.low for cell in cells), max(cell.high for cell in cells)
     wide = high - low
-    if 0 < _FAR * wide < max(high, *papers) - min(low, *papers):
+    if 0 < _MAX_RANGE_RATIO * wide < max(high, *papers) - min(low, *papers):
         panel.set_xlim(low - 0.05 * wide, high + 0.05 * wide)
 
 
 def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
-    """The figure as PNG: each metric against the radius, a line for each curve; points[row]: (curve, radius).
+    """Return a PNG with each metric against the radius, one line per curve; points[row]: (curve, radius).
 
-    Intervals are drawn where few curves leave room for them.
+    Intervals are drawn only if there are few curves.
     """
     curves = dict.fromkeys(curve for curve, _ in points.values())
     radii = sorted({eps for _, eps in points.values()})
@@ -79,7 +81,7 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
     for panel, column in zip(panels, table.columns, strict=True):
         for k, curve in enumerate(curves):
             color, marker = LINES[k % len(LINES)], "osv^Dd"[k % 6]
-            again = min(k // len(LINES), 2)  # the colours once more, dashed and hollow, and a third time, dotted
+            again = min(k // len(LINES), 2)  # colours repeat with dashed, then dotted lines and hollow markers
             rows = sorted(
                 (eps, table.rows[row][column.name])
                 for row, (of_curve, eps) in points.items()
@@ -108,7 +110,7 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
 
 
 def _ticks(radii: list[float]) -> list[str]:
-    """A label for each radius that has room for one on a scale of factors, the smaller of two first."""
+    """Return the labels of the radii on a log axis; labels that would overlap are empty."""
     labels, last = [], 0.0
     for eps in radii:
         room = last == 0 or eps >= last * (radii[-1] / radii[0]) ** (1 / 14)
@@ -118,7 +120,7 @@ def _ticks(radii: list[float]) -> list[str]:
 
 
 def png(figure: Figure) -> bytes:
-    """A figure as a file, in the resolution of print."""
+    """Return a figure as PNG in print resolution."""
     stream = io.BytesIO()
     figure.savefig(stream, dpi=150, format="png")
     return stream.getvalue()

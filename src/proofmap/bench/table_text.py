@@ -1,4 +1,4 @@
-"""A table of methods and metrics as text: for a terminal, for Markdown, for a page; and what its signs mean."""
+"""Format a table of methods and metrics as text columns, Markdown or HTML, with a legend."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 __all__ = ["MARKDOWN", "html", "legend", "markdown", "plain"]
 
-MARKDOWN = "Bold: the best mean; underlined: the best of those that are told from it"
-_PLAIN = "best: the best mean; second: the best of those that are told from it"
-_WIDTH = 100  # of a line of words
-# A mean and the rest of its cell, by how the mean is marked.
+MARKDOWN = "Bold: the best mean; underlined: the best mean that differs significantly from it"
+_PLAIN = "best: the best mean; second: the best mean that differs significantly from it"
+_LINE_WIDTH = 100  # characters of a line in the legend
+# Formats of a mean and the rest of its cell, by mark.
 _WORDS: Mapping[Mark, str] = {"best": "{}{} best", "second": "{}{} second", "tied": "{}{} ≈", "": "{}{}"}
 _MARKDOWN: Mapping[Mark, str] = {"best": "**{}**{}", "second": "<u>{}</u>{}", "tied": "{} ≈{}", "": "{}{}"}
 _HTML: Mapping[Mark, str] = {**_MARKDOWN, "best": "<b>{}</b>{}"}
 
 
 def plain(table: Table) -> str:
-    """The heading, the table in columns, and what its signs mean."""
+    """Return the heading, the table in text columns, and the legend."""
     rows = [("", _heads(table)), *((_line(name), cells) for name, cells in _rows(table, _WORDS))]
     first = max(len(name) for name, _ in rows)
     widths = [max(len(cells[at]) for _, cells in rows) for at in range(len(rows[0][1]))]
@@ -30,11 +30,11 @@ def plain(table: Table) -> str:
         "  ".join([name.ljust(first), *map(str.ljust, cells[:-1], widths[:-1]), cells[-1].rjust(widths[-1])])
         for name, cells in rows
     ]
-    return "\n".join([table.heading(), "", *lines, "", *wrap(legend(table, _PLAIN), _WIDTH)]) + "\n"
+    return "\n".join([table.heading(), "", *lines, "", *wrap(legend(table, _PLAIN), _LINE_WIDTH)]) + "\n"
 
 
 def markdown(table: Table) -> str:
-    """The table with arrows for what is better, our mean and interval, and the paper's number after a slash."""
+    """Return Markdown with arrows for the better direction, means, intervals, and the paper's numbers after a slash."""
     heads = _heads(table)
     lines = [f"| | {' | '.join(heads)} |", "| --- |" + " ---: |" * len(heads)]
     for name, cells in _rows(table, _MARKDOWN):
@@ -44,7 +44,7 @@ def markdown(table: Table) -> str:
 
 
 def html(table: Table) -> str:
-    """The same for a notebook; names are text there, whatever they hold."""
+    """Return HTML for a notebook. Names are escaped."""
     heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in ["", *_heads(table)])
     body = "".join(
         f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
@@ -58,15 +58,15 @@ def html(table: Table) -> str:
 
 
 def legend(table: Table, marks: str) -> str:
-    """What the numbers and signs mean; marks: those for the best and the second."""
-    arrows = {True: "↑: more is better", False: "↓: less is better"}
+    """Return the legend; marks: the text about the best and the second mean."""
+    arrows = {True: "↑: higher is better", False: "↓: lower is better"}
     known = ", ".join(arrows[higher] for higher in sorted({column.higher for column in table.columns}))
     paper = any(cell.paper is not None for cells in table.rows.values() for cell in cells.values())
-    time = "seconds: of one explanation, after a first one that is not timed."
+    time = "seconds: time of one explanation, without the first one."
     if table.count < 2:
-        return f"One sample: no interval, and nothing is called the best. {known}. {time}"
-    numbers = "Mean over samples [its 95 % interval]" + (", after a slash the paper's" if paper else "")
-    return f"{numbers}. {known}. {marks}; ≈: not told from the best. {time}"
+        return f"One sample: no intervals and no marks. {known}. {time}"
+    numbers = "Mean over samples [95 % interval]" + (" / number of the paper" if paper else "")
+    return f"{numbers}. {known}. {marks}; ≈: not significantly different from the best. {time}"
 
 
 def _heads(table: Table) -> list[str]:
@@ -74,7 +74,7 @@ def _heads(table: Table) -> list[str]:
 
 
 def _rows(table: Table, marks: Mapping[Mark, str]) -> list[tuple[str, list[str]]]:
-    """Each method with its cells; where it explained fewer samples than others, with how many."""
+    """Return the methods with their cells, and the number of samples if a method has fewer than the others."""
     rows = []
     for method, cells in table.rows.items():
         took = table.seconds[method]
@@ -89,7 +89,7 @@ def _few(table: Table, cells: Mapping[str, Cell]) -> str:
 
 
 def _cell(cell: Cell | None, marks: Mapping[Mark, str]) -> str:
-    """Mean and interval, and the paper's number after a slash."""
+    """Return mean, interval, and the paper's number after a slash."""
     if cell is None:
         return "n/a"
     between = f" [{cell.low:.3f}, {cell.high:.3f}]" if cell.count > 1 else ""
@@ -98,5 +98,5 @@ def _cell(cell: Cell | None, marks: Mapping[Mark, str]) -> str:
 
 
 def _line(text: str) -> str:
-    """A label on one line."""
+    """Return a label on one line."""
     return " ".join(text.split())

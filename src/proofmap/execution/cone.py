@@ -17,8 +17,8 @@ from proofmap.graph.ir import Graph
 from proofmap.graph.ops import reach
 from proofmap.graph.receptive_fields import Ends, Window
 
-_WHOLE = 0.75  # share of a map: larger windows are replaced by the whole map
-_PART = 0.3  # largest average share of a map that groups change, for which sizes at borders differ
+_WHOLE_MAP_SHARE = 0.75  # share of a map: larger windows are replaced by the whole map
+_PARTIAL_MAP_SHARE = 0.3  # largest average share of a map that groups change, for which sizes at borders differ
 
 
 def changed_boxes(graph: Graph, mask: Tensor, groups: int) -> dict[str, Ends]:
@@ -26,7 +26,7 @@ def changed_boxes(graph: Graph, mask: Tensor, groups: int) -> dict[str, Ends]:
 
     It does so for the input and for every node reached through windows only.
     """
-    changed = {graph.input.name: boxes(mask, groups)}
+    changed = {graph.input.name: group_boxes(mask, groups)}
     for node in graph.nodes[1:]:
         window = reach(node, [graph[name].shape for name in node.inputs])
         if window is None or not all(name in changed for name in node.inputs):
@@ -36,7 +36,7 @@ def changed_boxes(graph: Graph, mask: Tensor, groups: int) -> dict[str, Ends]:
     return changed
 
 
-def boxes(mask: Tensor, groups: int) -> Ends:
+def group_boxes(mask: Tensor, groups: int) -> Ends:
     """Return the first and last position (G, D) of each group of a mask (C, *spatial), on the CPU.
 
     A group without variables changes nothing; the first position represents it.
@@ -54,7 +54,7 @@ def boxes(mask: Tensor, groups: int) -> Ends:
     return low, high
 
 
-def alike(graph: Graph, changed: Mapping[str, Ends]) -> list[Tensor]:
+def size_classes(graph: Graph, changed: Mapping[str, Ends]) -> list[Tensor]:
     """Partition the groups of `changed_boxes` into classes that share one window size with little waste.
 
     Sizes are compared on the last map of which groups change only a part on average, rounded up to eighths of the map.
@@ -64,7 +64,7 @@ def alike(graph: Graph, changed: Mapping[str, Ends]) -> list[Tensor]:
     name = graph.input.name
     for other, (low, high) in changed.items():
         share = (high - low + 1).prod(1).double().mean() / prod(graph[other].shape[1:])
-        name = other if share <= _PART else name
+        name = other if share <= _PARTIAL_MAP_SHARE else name
     low, high = changed[name]
     side = torch.tensor(graph[name].shape[1:], dtype=torch.int64)
     eighths = (8 * (high - low + 1) + side - 1) // side  # (G, D)
@@ -74,7 +74,7 @@ def alike(graph: Graph, changed: Mapping[str, Ends]) -> list[Tensor]:
     return [(label == one).nonzero().squeeze(1) for one in label.unique()]
 
 
-def cone(graph: Graph, changed: Mapping[str, Ends], groups: Tensor) -> dict[str, Window]:
+def cone_windows(graph: Graph, changed: Mapping[str, Ends], groups: Tensor) -> dict[str, Window]:
     """Return windows that contain everything some groups can change, for the input and each node where a part suffices.
 
     All groups of a node share one size; at the border a window is moved inwards. Nodes that mix positions, those whose
@@ -101,4 +101,4 @@ def _window(ends: Ends, groups: Tensor, spatial: tuple[int, ...]) -> Window:
 
 
 def _is_whole(window: Window, spatial: tuple[int, ...]) -> bool:
-    return prod(window.size) >= _WHOLE * prod(spatial)
+    return prod(window.size) >= _WHOLE_MAP_SHARE * prod(spatial)

@@ -202,7 +202,10 @@ class _ExplainRequest:
         """Return the strongest proof that fits the time, and a sentence with its result or the reason for its lack."""
         foreign = opaque_node(self.graph)
         if foreign is not None:
-            return None, f"{_NOT_PROVEN}: {foreign[1].missing_in_words()} has no rule, so that the network cannot be bounded."
+            return (
+                None,
+                f"{_NOT_PROVEN}: {foreign[1].missing_in_words()} has no rule, so that the network cannot be bounded.",
+            )
         hidden = sum(node.size for node in self.graph.nodes[1:])
         run = _seconds_of(lambda: self.graph(self.x[:1]))
         if _RUNS_PER_HIDDEN_VALUE * hidden * run * len(self.x) > until - time.monotonic():

@@ -11,7 +11,7 @@ from typing import Literal
 from proofmap.errors import InputError, ProofmapWarning
 from proofmap.explainers.explanation import Explanation
 from proofmap.proof.certificate import Certificate
-from proofmap.proof.make_certificate import Certified, ModelFile, Subject, certify, splits
+from proofmap.proof.make_certificate import CertificateSubject, Certified, ModelFile, certify, splits
 from proofmap.proof.never_weaker import Explained
 from proofmap.proof.proof_tree import growth_for
 from proofmap.runtime.progress_bar import ProgressBar
@@ -44,7 +44,7 @@ def certificate(
     explained = Explained(float(overlap.full), float(overlap.nominal), rigorous)
     growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(graph))
     around = ball if half is None else replace(ball, half=half)
-    subject = Subject(graph, e.x, around, e.mask, e.scores.shape[1], int(overlap.target), rival)
+    subject = CertificateSubject(graph, e.x, around, e.mask, e.scores.shape[1], int(overlap.target), rival)
     points = None if overlap.points is None else overlap.points[0]
     with ProgressBar(1, "certificate", show=progress, unit="certificate") as bar, bar.work():
         made = certify(subject, points, growth, Certified.of(graph, file), explained)

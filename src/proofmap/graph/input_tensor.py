@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from proofmap.errors import InputError
 from proofmap.graph.ir import Graph
-from proofmap.inputs.array_types import Samples, is_frame, numbers_of, tensor_of
+from proofmap.inputs.array_types import Samples, frame_numbers, is_frame, to_tensor
 from proofmap.inputs.ball import check_input
 
 __all__ = ["as_samples", "weight_of"]
@@ -23,7 +23,7 @@ def as_samples(x: Samples, model: Any) -> Tensor:
     float64 by default, so their precision is not a deliberate choice, while that of a float64 tensor is.
     """
     if is_frame(x):
-        x = numbers_of(x)
+        x = frame_numbers(x)
     if isinstance(x, np.ndarray):
         if x.dtype.kind != "f":
             raise InputError(
@@ -31,7 +31,7 @@ def as_samples(x: Samples, model: Any) -> Tensor:
                 "instance x.astype('float32') / 255"
             )
         like = weight_of(model)
-        x = tensor_of(x).to(like.device, torch.float64 if like.dtype == torch.float64 else torch.float32)
+        x = to_tensor(x).to(like.device, torch.float64 if like.dtype == torch.float64 else torch.float32)
     given: object = x
     if isinstance(given, list | tuple) and any(isinstance(part, Tensor | np.ndarray) for part in given):
         raise InputError(

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 
-__all__ = ["Samples", "Target", "is_frame", "numbers_of", "tensor_of"]
+__all__ = ["Samples", "Target", "frame_numbers", "is_frame", "to_tensor"]
 
 Samples: TypeAlias = Tensor | NDArray[Any]  # (N, *shape); also attributions of that shape
 Target: TypeAlias = int | Tensor | NDArray[Any] | None  # a class, or one for each sample
 
 
-def tensor_of(array: NDArray[Any]) -> Tensor:
+def to_tensor(array: NDArray[Any]) -> Tensor:
     """Copy an array into a tensor. The array may be read-only, have negative strides or a foreign byte order."""
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
@@ -27,7 +27,7 @@ def is_frame(x: Any) -> bool:
     return hasattr(x, "columns") and hasattr(x, "to_numpy")
 
 
-def numbers_of(frame: Any) -> NDArray[np.float64]:
+def frame_numbers(frame: Any) -> NDArray[np.float64]:
     """Return the columns of a data frame as numbers (N, d)."""
     return np.stack([_column(frame, name) for name in frame.columns], axis=1)
 

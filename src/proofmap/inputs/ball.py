@@ -15,7 +15,7 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.inputs.domain import Domain
 from proofmap.inputs.family import NORMS, TOLERANCE, Family, broadcasts, resolve_mask
-from proofmap.settings import number_of
+from proofmap.settings import parse_number
 
 __all__ = ["Ball"]
 
@@ -57,8 +57,8 @@ class Ball:
         if self.half is not None and (not isinstance(self.half, str) or self.half not in ("+", "-")):
             raise InputError(f"Ball got half={self.half!r}, expected '+' (δ >= 0), '-' (δ <= 0) or None (both)")
         if isinstance(self.eps, str) and self.eps != "auto":
-            object.__setattr__(self, "eps", _radius(self.eps))
-        eps = torch.zeros(()) if isinstance(self.eps, str) else _numbers(self.eps, "eps")
+            object.__setattr__(self, "eps", _parse_radius(self.eps))
+        eps = torch.zeros(()) if isinstance(self.eps, str) else _to_float64(self.eps, "eps")
         wrong = eps[~(eps.isfinite() & (eps >= 0))].tolist()
         if wrong:
             raise InputError(f"Ball got eps={wrong[0]}, expected finite radii >= 0: nothing is proven without one")
@@ -72,7 +72,7 @@ class Ball:
         if self.domain is not None:
             if not isinstance(self.domain, (tuple, list)) or len(self.domain) != 2:
                 raise InputError(f"Ball got domain={self.domain!r}, expected a pair (low, high) or None for no limits")
-            low, high = (_numbers(end, "domain") for end in self.domain)
+            low, high = (_to_float64(end, "domain") for end in self.domain)
             if low.dim() == 0 or high.dim() == 0 or low.shape == high.shape:
                 _check_order(low, high)
             object.__setattr__(self, "domain", tuple(self.domain))
@@ -158,17 +158,17 @@ class Ball:
         return Family(own.x, lower, upper, inf, reach, own.mask, own.groups)
 
 
-def _radius(text: str) -> float:
+def _parse_radius(text: str) -> float:
     """Parse a radius that is given as text."""
     try:
-        return number_of(text)
+        return parse_number(text)
     except ValueError:
         raise InputError(
             f"Ball got eps={text!r:.60}, expected a number, a fraction such as '2/255', 'auto' or a tensor"
         ) from None
 
 
-def _numbers(value: float | Tensor | str, name: str) -> Tensor:
+def _to_float64(value: float | Tensor | str, name: str) -> Tensor:
     """Convert a number or a tensor to float64, and refuse NaN."""
     try:
         if isinstance(value, bool):
@@ -200,10 +200,10 @@ def check_input(x: Tensor) -> None:
     if x.dim() < 2 or x.numel() == 0:
         raise InputError(f"x has shape {tuple(x.shape)}, expected (N, *sample): put one sample in as x[None]")
     if not x.isfinite().all():
-        raise InputError(f"x is not finite at {_first(~x.isfinite())}, expected numbers")
+        raise InputError(f"x is not finite at {_first_index(~x.isfinite())}, expected numbers")
 
 
-def _first(where: Tensor) -> tuple[int, ...]:
+def _first_index(where: Tensor) -> tuple[int, ...]:
     return tuple(int(i) for i in where.nonzero()[0])
 
 
@@ -247,7 +247,7 @@ def _check_inside(x: Tensor, low: Tensor, high: Tensor) -> None:
     slack = TOLERANCE * torch.where(width.isfinite(), width, x.abs().clamp(min=1))
     outside = torch.maximum(low - x, x - high) - slack
     if (outside > 0).any():
-        worst = _first(outside == outside.max())
+        worst = _first_index(outside == outside.max())
         raise InputError(
             f"x leaves the domain: {float(x[worst]):g} at {worst} is not in [{float(low[worst]):g}, "
             f"{float(high[worst]):g}]: clamp x, or state the domain that x lives in"

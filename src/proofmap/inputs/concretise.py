@@ -23,18 +23,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from proofmap.inputs.window_forms import Windows
+from proofmap.inputs.window_forms import WindowForms
 
-__all__ = ["Sets", "rows_at_once", "suprema", "window_suprema"]
+__all__ = ["CutBoxes", "rows_at_once", "suprema", "window_suprema"]
 
-_ELEMENTS = {1.0: 2**22, 2.0: 2**22, inf: 2**25}  # coefficients per chunk; p = 1 and 2 sort them in float64
+_CHUNK_COEFFICIENTS = {1.0: 2**22, 2.0: 2**22, inf: 2**25}  # coefficients per chunk; p = 1 and 2 sort them in float64
 
-_UNIT = 2.0**-52  # at least the relative error of two operations in float64
+_FLOAT64_ERROR = 2.0**-52  # at least the relative error of two operations in float64
 _WEIGHT, _EARNED, _REST = range(3)  # indices of the three sums of the dual
 
 
 @dataclass(frozen=True, eq=False)
-class Sets:
+class CutBoxes:
     """The sets {δ : lower <= δ <= upper, ||δ||_p <= radius} of some rows, with lower <= 0 <= upper.
 
     capped: whether some endpoint of a box lies strictly between 0 and the radius. If not, p = 1 and 2 have closed
@@ -47,13 +47,13 @@ class Sets:
     norm: float
     capped: bool
 
-    def of(self, piece: slice) -> Sets:
+    def of(self, piece: slice) -> CutBoxes:
         """Return the sets of some rows."""
         lower, upper, radius = (e if len(e) == 1 else e[piece] for e in (self.lower, self.upper, self.radius))
-        return Sets(lower, upper, radius, self.norm, self.capped)
+        return CutBoxes(lower, upper, radius, self.norm, self.capped)
 
 
-def suprema(coefficients: Tensor, sets: Sets, group: Tensor | None = None, groups: int = 0) -> Tensor:
+def suprema(coefficients: Tensor, sets: CutBoxes, group: Tensor | None = None, groups: int = 0) -> Tensor:
     """Return sup <A_k, δ> for each row k and each member: (K, 1 + G), the full ball first.
 
     coefficients (K, d); group (K, d) int64 or None. 0 <= out[:, 1 + u] <= out[:, 0] exactly. Differentiable in the
@@ -67,17 +67,17 @@ def suprema(coefficients: Tensor, sets: Sets, group: Tensor | None = None, group
     wide = coefficients.double()
     sign = wide.detach().sign()
     cap = torch.maximum(sign * lower.double(), sign * upper.double())
-    rows = _Rows(wide.abs(), cap, sets.radius.double()[:, None], partition)
-    values = _capped(rows, norm) if sets.capped else _euclidean(rows) if norm == 2 else _largest(rows)
+    rows = _KnapsackRows(wide.abs(), cap, sets.radius.double()[:, None], partition)
+    values = _solve_dual(rows, norm) if sets.capped else _euclidean(rows) if norm == 2 else _largest(rows)
     return _round_up(values, coefficients.shape[1], coefficients.dtype)
 
 
 def rows_at_once(norm: float, variables: int) -> int:
     """Return how many rows of `variables` coefficients are concretised together."""
-    return max(1, _ELEMENTS[norm] // variables)
+    return max(1, _CHUNK_COEFFICIENTS[norm] // variables)
 
 
-def window_suprema(form: Windows, sets: Sets, cells: Tensor | None) -> tuple[Tensor, Tensor]:
+def window_suprema(form: WindowForms, sets: CutBoxes, cells: Tensor | None) -> tuple[Tensor, Tensor]:
     """Compute `suprema` of forms that see a window of x.
 
     Returns (K, 1 + T), and the groups (K, T) that each window sees, -1 for none.
@@ -141,7 +141,7 @@ class _Partition:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _KnapsackRows:
     """For each row, the problem max Σ a_i t_i over 0 <= t_i <= c_i, ||t||_p <= ε, with all variables and without each
     group.
     """
@@ -152,14 +152,14 @@ class _Rows:
     partition: _Partition
 
 
-def _euclidean(rows: _Rows) -> Tensor:
+def _euclidean(rows: _KnapsackRows) -> Tensor:
     """p = 2 if every variable is either free up to ε or fixed: ε sqrt(Σ a_i²) over the free variables."""
     sums = rows.partition.sum_outside((rows.gain * (rows.cap > 0)).square())
     positive = sums > 0  # the root of 0 has no gradient
     return rows.radius * (torch.where(positive, sums, 1).sqrt() * positive)
 
 
-def _largest(rows: _Rows) -> Tensor:
+def _largest(rows: _KnapsackRows) -> Tensor:
     """p = 1 if every variable is either free up to ε or fixed: ε max a_i over the free variables.
 
     The value differs only without the group that holds the maximum: it is then the largest a_i outside that group.
@@ -174,7 +174,7 @@ def _largest(rows: _Rows) -> Tensor:
     return rows.radius * torch.cat([first, without], dim=1)
 
 
-def _capped(rows: _Rows, norm: float) -> Tensor:
+def _solve_dual(rows: _KnapsackRows, norm: float) -> Tensor:
     """p = 1 and 2 with caps: the Lagrangian dual at the optimal price λ of the budget.
 
     Let w_i = c_i²/2, β = ε²/2, r_i = a_i / c_i for p = 2 (continuous quadratic knapsack), and w_i = c_i, β = ε, r_i =
@@ -184,17 +184,17 @@ def _capped(rows: _Rows, norm: float) -> Tensor:
 
     with equality at the optimal λ. A member without group u subtracts the group's own terms.
     """
-    dual = _tabulate(rows, norm)
+    dual = _sort_dual(rows, norm)
     together = replace(dual, partition=_Partition(None, 0))
     start = torch.full_like(rows.gain[:, :1], inf)
     price, count = _best_price(together, start, dual.count(start))
-    full = _value(together, price, count)
+    full = _dual_value(together, price, count)
     groups = rows.partition.groups
     if groups == 0:
         return full
     # A frozen group leaves more of the budget to the others, so the price falls: λ_u <= λ.
     prices, counts = _best_price(dual, *(start.expand(-1, groups).contiguous() for start in (price, count)))
-    return torch.cat([full, torch.minimum(_value(dual, prices, counts), full)], dim=1)
+    return torch.cat([full, torch.minimum(_dual_value(dual, prices, counts), full)], dim=1)
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ class _Dual:
         return list(zip(totals, frozen, strict=True))
 
 
-def _tabulate(rows: _Rows, norm: float) -> _Dual:
+def _sort_dual(rows: _KnapsackRows, norm: float) -> _Dual:
     """Sort each row once, and compute prefix sums of the terms at their caps and suffix sums of the others."""
     fixed = rows.cap == 0
     gain, cap = rows.gain * ~fixed, rows.cap
@@ -251,7 +251,7 @@ def _best_price(dual: _Dual, price: Tensor, count: Tensor) -> tuple[Tensor, Tens
 
     A step never passes the optimal price. Every step but the last puts more variables at their caps.
     """
-    step = _newton if dual.norm == 2 else _fill
+    step = _newton_step if dual.norm == 2 else _fill_budget
     while True:
         price = torch.minimum(step(dual, price, count), price)
         before, count = count, dual.count(price)
@@ -259,7 +259,7 @@ def _best_price(dual: _Dual, price: Tensor, count: Tensor) -> tuple[Tensor, Tens
             return price, count
 
 
-def _newton(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
+def _newton_step(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
     """p = 2: solve Σ_{capped} w + Σ_{others} a²/(2λ²) = β for λ, with the variables now at their caps kept there.
 
     Newton's step for the concave, piecewise linear function 1/λ² -> Σ min(a²/λ², c²), from the left.
@@ -271,14 +271,14 @@ def _newton(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
     return torch.where((spare > 0) | (rest == 0), solved, price)
 
 
-def _fill(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
+def _fill_budget(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
     """p = 1: the highest r at which the caps sum to β plus the caps of the frozen group so far; 0 if they never do."""
     ((_, frozen),) = dual.parts(price, count, _WEIGHT)
     filled = torch.searchsorted(dual.sums[_WEIGHT].detach(), dual.budget + frozen).clamp(min=1)  # d + 1: never
     return dual.falling.gather(1, filled - 1)
 
 
-def _value(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
+def _dual_value(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
     """Evaluate the dual bound at λ, plus the rounding errors of its sums: (K, M)."""
     (weight, frozen_weight), (earned, frozen_earned), (rest, frozen_rest) = dual.parts(
         price, count, _WEIGHT, _EARNED, _REST
@@ -288,12 +288,12 @@ def _value(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
     inverse = torch.where(price > 0, 1 / torch.where(price > 0, price, 1), 0)
     bound = price * (dual.budget - (weight - frozen_weight)) + (earned - frozen_earned) + (rest - frozen_rest) * inverse
     magnitude = price * (dual.budget + weight) + earned + rest * inverse
-    return bound + (dual.ladder.shape[1] + 8) * _UNIT * magnitude.detach()
+    return bound + (dual.ladder.shape[1] + 8) * _FLOAT64_ERROR * magnitude.detach()
 
 
 def _round_up(values: Tensor, terms: int, dtype: torch.dtype) -> Tensor:
     """Cast float64 sums of `terms` nonnegative terms to values of `dtype` that are not below the exact ones."""
-    values = values * (1 + (terms + 8) * _UNIT)
+    values = values * (1 + (terms + 8) * _FLOAT64_ERROR)
     cast = values.to(dtype)
     with torch.no_grad():
         ulp = torch.nextafter(cast, torch.full_like(cast, inf)) - cast

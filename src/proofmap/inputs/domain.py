@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.inputs.array_types import Samples, is_frame, numbers_of
+from proofmap.inputs.array_types import Samples, frame_numbers, is_frame
 
-__all__ = ["Domain", "beginning"]
+__all__ = ["Domain", "common_beginning"]
 
 Column = int | str  # the number of a column, or its name
 
@@ -71,19 +71,19 @@ class Domain(tuple[Tensor, Tensor]):
         """
         values, names = _table(X, names)
         if one_hot is None:
-            blocks = tuple(_found(values))
+            blocks = tuple(_find_blocks(values))
         else:
-            blocks = tuple(tuple(_number(column, names) for column in block) for block in one_hot)
+            blocks = tuple(tuple(_column_number(column, names) for column in block) for block in one_hot)
             _check_blocks(values, blocks, names)
         inside = {column for block in blocks for column in block}
         if integers is None:
             whole = {k for k in range(values.shape[1]) if k not in inside and bool((values[:, k] % 1 == 0).all())}
         else:
-            whole = {_number(column, names) for column in integers}
+            whole = {_column_number(column, names) for column in integers}
             broken = [names[k] for k in sorted(whole) if not bool((values[:, k] % 1 == 0).all())]
             if broken:
                 raise InputError(f"Domain got the column {broken[0]!r} as whole numbers, and it holds broken ones")
-        least, most = _ends(values, quantiles)
+        least, most = _column_ranges(values, quantiles)
         for k in range(values.shape[1]):
             if k in inside:
                 least[k], most[k] = 0.0, 1.0
@@ -115,7 +115,7 @@ class Domain(tuple[Tensor, Tensor]):
             raise InputError(f"Domain.eps got of={of!r}, expected 'range' or 'deviation'")
         radii = share * (self.high - self.low if of == "range" else self.deviation)
         radii = torch.where(torch.tensor(self.integers), radii.floor(), radii)
-        held = {_number(column, self.names) for column in fixed}
+        held = {_column_number(column, self.names) for column in fixed}
         for block in self.one_hot:
             radii[list(block)] = float(share > 0)
             held |= set(block) if held.intersection(block) else set()
@@ -128,7 +128,7 @@ class Domain(tuple[Tensor, Tensor]):
         """
         values, _ = _table(X, self.names)
         _check_blocks(values, self.one_hot, self.names)
-        low, high = (torch.as_tensor(end) for end in _ends(values, None))
+        low, high = (torch.as_tensor(end) for end in _column_ranges(values, None))
         return replace(self, low=torch.minimum(self.low, low), high=torch.maximum(self.high, high))
 
     def group_names(self) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ class Domain(tuple[Tensor, Tensor]):
         mask, found = self.groups.tolist(), []
         for group in range(max(mask) + 1):
             own = [name for name, of in zip(self.names, mask, strict=True) if of == group]
-            found.append(beginning(own))
+            found.append(common_beginning(own))
         return tuple(found)
 
     def __repr__(self) -> str:
@@ -150,9 +150,9 @@ def _table(X: Any, names: Sequence[str] | None) -> tuple[NDArray[np.float64], tu
     """Convert the rows to numbers, and return them with a name for each column."""
     if is_frame(X):
         names = [str(name) for name in X.columns] if names is None else names
-        values = numbers_of(X)
+        values = frame_numbers(X)
     else:
-        values = _numbers(X)
+        values = _to_array(X)
     if values.ndim != 2 or values.size == 0:
         raise InputError(f"Domain got rows of shape {values.shape}, expected a table (N, d)")
     names = [f"column {k}" for k in range(values.shape[1])] if names is None else names
@@ -168,14 +168,16 @@ def _table(X: Any, names: Sequence[str] | None) -> tuple[NDArray[np.float64], tu
     return values, tuple(map(str, names))
 
 
-def _numbers(X: Samples) -> NDArray[np.float64]:  # noqa: N803
+def _to_array(X: Samples) -> NDArray[np.float64]:  # noqa: N803
     try:
         return np.array(X.detach().cpu().numpy() if isinstance(X, Tensor) else X, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"Domain got {type(X).__name__}, expected rows of numbers (N, d)") from None
 
 
-def _ends(values: NDArray[np.float64], quantiles: tuple[float, float] | None) -> tuple[NDArray[Any], NDArray[Any]]:
+def _column_ranges(
+    values: NDArray[np.float64], quantiles: tuple[float, float] | None
+) -> tuple[NDArray[Any], NDArray[Any]]:
     if quantiles is None:
         return values.min(axis=0), values.max(axis=0)
     pair = tuple(quantiles) if isinstance(quantiles, tuple | list) else ()
@@ -185,7 +187,7 @@ def _ends(values: NDArray[np.float64], quantiles: tuple[float, float] | None) ->
     return low, high
 
 
-def _found(values: NDArray[np.float64]) -> Iterable[tuple[int, ...]]:
+def _find_blocks(values: NDArray[np.float64]) -> Iterable[tuple[int, ...]]:
     """Yield runs of columns of 0 and 1, none of them constant, that sum to 1 in every row."""
     count = values.shape[1]
     open_ = ((values == 0) | (values == 1)).all(axis=0) & (values.min(axis=0) < values.max(axis=0))
@@ -218,7 +220,7 @@ def _check_blocks(values: NDArray[np.float64], blocks: Sequence[Sequence[int]], 
             )
 
 
-def _number(column: Column, names: Sequence[str]) -> int:
+def _column_number(column: Column, names: Sequence[str]) -> int:
     """Return the number of a column that is given by its name or number."""
     if isinstance(column, str) and column in names:
         return list(names).index(column)
@@ -227,7 +229,7 @@ def _number(column: Column, names: Sequence[str]) -> int:
     raise InputError(f"Domain got the column {column!r}, expected one of {len(names)} names or 0 to {len(names) - 1}")
 
 
-def beginning(names: Sequence[str]) -> str:
+def common_beginning(names: Sequence[str]) -> str:
     """Return the common beginning of the names, without trailing separators; if there is none, the first name and an
     ellipsis.
     """

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.inputs.concretise import Sets, rows_at_once, suprema, window_suprema
-from proofmap.inputs.sampling import nearest, uniform
-from proofmap.inputs.window_forms import Windows
+from proofmap.inputs.concretise import CutBoxes, rows_at_once, suprema, window_suprema
+from proofmap.inputs.sampling import project, sample_uniform
+from proofmap.inputs.window_forms import WindowForms
 from proofmap.runtime.block_sums import dot
 
 __all__ = ["NORMS", "TOLERANCE", "Family", "broadcasts", "resolve_mask"]
@@ -77,9 +77,9 @@ class Family:
         return bool(((ends > 0) & (ends < self.eps[:, None])).any())
 
     @property
-    def _sets(self) -> Sets:
+    def _sets(self) -> CutBoxes:
         """The full balls, flattened."""
-        return Sets(self.lower.flatten(1), self.upper.flatten(1), self.eps, self.norm, self.capped)
+        return CutBoxes(self.lower.flatten(1), self.upper.flatten(1), self.eps, self.norm, self.capped)
 
     @property
     def _shared(self) -> bool:
@@ -123,12 +123,12 @@ class Family:
         middle = dot(coefficients, self._of(self.x, owner))
         return middle[:, None] + self.concretise(coefficients, owner, full_only=full_only)
 
-    def largest(self, form: Tensor | Windows, owner: Tensor) -> Callable[[Any], Tensor]:
+    def largest(self, form: Tensor | WindowForms, owner: Tensor) -> Callable[[Any], Tensor]:
         """Return a function that maximises forms over the full balls, (K,), like `maximise`.
 
         It serves all forms with the same rows and places, and reads the balls once.
         """
-        if isinstance(form, Windows):
+        if isinstance(form, WindowForms):
             return lambda other: self.maximise_windows(other, full_only=True)[0][:, 0]
         if self.norm != inf:
             return lambda other: self.maximise(other, owner, full_only=True)[:, 0]
@@ -141,7 +141,7 @@ class Family:
 
         return over_boxes
 
-    def maximise_windows(self, form: Windows, *, full_only: bool = False) -> tuple[Tensor, Tensor]:
+    def maximise_windows(self, form: WindowForms, *, full_only: bool = False) -> tuple[Tensor, Tensor]:
         """Maximise forms that see a window of x: (K, 1 + T), over the full ball and the members of the groups that are
         seen.
 
@@ -152,7 +152,7 @@ class Family:
         middle = dot(form.values, x)
         radius = self.eps if self.count == 1 else form.places.to_rows(self.eps[form.places.owner])
         cells = None if self.mask is None or full_only else self._cells
-        swing, seen = window_suprema(form, Sets(lower, upper, radius, self.norm, self.capped), cells)
+        swing, seen = window_suprema(form, CutBoxes(lower, upper, radius, self.norm, self.capped), cells)
         return middle[:, None] + swing, seen
 
     def _ends(self) -> Tensor:
@@ -168,7 +168,7 @@ class Family:
         group = None
         if self.mask is not None and not full_only:
             group = self.mask[0].flatten().expand_as(coefficients) if self._shared else self.mask.flatten(1)[owner]
-        sets = Sets(low, high, self._of(self.eps, owner), self.norm, self.capped)
+        sets = CutBoxes(low, high, self._of(self.eps, owner), self.norm, self.capped)
         return suprema(coefficients, sets, group, 0 if group is None else self.groups)
 
     def pick(self, index: Tensor) -> Family:
@@ -197,12 +197,12 @@ class Family:
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw δ exactly uniform in B: (count, N, *shape)."""
-        return uniform(self._sets, count, generator).to(self.x.dtype).view(count, *self.x.shape)
+        return sample_uniform(self._sets, count, generator).to(self.x.dtype).view(count, *self.x.shape)
 
     def project(self, delta: Tensor) -> Tensor:
         """Return the point of B nearest to δ in the Euclidean sense: (..., N, *shape) -> the same."""
         flat = delta.detach().flatten(-len(self.shape))  # (..., N, d)
-        return nearest(flat, self._sets).to(delta.dtype).view(delta.shape)
+        return project(flat, self._sets).to(delta.dtype).view(delta.shape)
 
     def contains(self, delta: Tensor, tolerance: float = TOLERANCE) -> Tensor:
         """Return whether δ is in B, up to tolerance · ε in the norm and at the box: (..., N, *shape) -> (...,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.errors import FlatPictureError, InputError
-from proofmap.inputs.array_types import tensor_of
+from proofmap.inputs.array_types import to_tensor
 from proofmap.inputs.family import resolve_mask
 from proofmap.settings import check_count, check_flag, check_settings, count, number
 
@@ -292,7 +292,7 @@ def resolve(groups: Groups, at: Tensor | Shape) -> Tensor | None:
     if groups is None:
         return None
     if isinstance(groups, Tensor | np.ndarray):
-        mask = tensor_of(groups) if isinstance(groups, np.ndarray) else groups
+        mask = to_tensor(groups) if isinstance(groups, np.ndarray) else groups
     elif isinstance(groups, SampleGrouping):
         if not isinstance(at, Tensor):
             raise InputError(f"{groups!r} got the shape {tuple(at)}, expected the samples: its groups follow them")

@@ -18,13 +18,13 @@ from proofmap.errors import InputError
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family, resolve_mask
 
-__all__ = ["Boxes"]
+__all__ = ["OneHotBoxes"]
 
-_MOST = 4096  # limit on the choices of categories of one sample
+_MAX_CHOICES = 4096  # limit on the choices of categories of one sample
 
 
 @dataclass(frozen=True, eq=False)
-class Boxes:
+class OneHotBoxes:
     """The boxes of N balls. The boxes of a sample are consecutive, and its first box has the sample's own
     categories.
     """
@@ -36,11 +36,11 @@ class Boxes:
     single: bool  # whether every ball is one box
 
     @classmethod
-    def of(cls, ball: Ball, x: Tensor, mask: Tensor | None = None) -> Boxes:
+    def of(cls, ball: Ball, x: Tensor, mask: Tensor | None = None) -> OneHotBoxes:
         """Build the boxes of a ball at x (N, *shape), with each group of the mask frozen in turn (see `Ball.at`)."""
         if not ball.one_hot:
             return cls._alone(ball.at(x, mask))
-        _check(ball, x)
+        _check_onehot(ball, x)
         held, moving = ball.fixed(x)
         if not any(bool(moves.any()) for moves in moving):
             return cls._alone(ball.at(x, mask))
@@ -48,7 +48,7 @@ class Boxes:
         rows, owner = [], []
         for n, row in enumerate(x):
             free = [block for block, moves in zip(ball.one_hot, moving, strict=True) if bool(moves[n])]
-            rows.append(_chosen(row, free))
+            rows.append(_all_choices(row, free))
             owner += [n] * len(rows[-1])
         every, whose = torch.cat(rows), torch.tensor(owner, device=x.device)
         part = base.pick(whose)
@@ -62,7 +62,7 @@ class Boxes:
         return cls(x, family, whose, inside, single=False)
 
     @classmethod
-    def _alone(cls, family: Family) -> Boxes:
+    def _alone(cls, family: Family) -> OneHotBoxes:
         count, device = family.count, family.x.device
         inside = torch.ones(count, family.members, dtype=torch.bool, device=device)
         return cls(family.x, family, torch.arange(count, device=device), inside, single=True)
@@ -88,13 +88,13 @@ class Boxes:
         return best, torch.stack([pair.indices for pair in pairs]) + self.first[:, None]
 
 
-def _chosen(row: Tensor, blocks: list[tuple[int, ...]]) -> Tensor:
+def _all_choices(row: Tensor, blocks: list[tuple[int, ...]]) -> Tensor:
     """Return the row (d,) with every choice of categories, its own first: (choices, d)."""
     count = prod(map(len, blocks))
-    if count > _MOST:
+    if count > _MAX_CHOICES:
         raise InputError(
-            f"the ball's {len(blocks)} one-hot blocks have {count} choices of categories, expected {_MOST} at most: "
-            "fix some of them, pm.Ball(domain.eps(share, fixed=[...]), domain=domain)"
+            f"the ball's {len(blocks)} one-hot blocks have {count} choices of categories, expected "
+            f"{_MAX_CHOICES} at most: fix some of them, pm.Ball(domain.eps(share, fixed=[...]), domain=domain)"
         )
     own = [max(block, key=lambda column: float(row[column])) for block in blocks]
     orders = [[first, *(k for k in block if k != first)] for first, block in zip(own, blocks, strict=True)]
@@ -106,7 +106,7 @@ def _chosen(row: Tensor, blocks: list[tuple[int, ...]]) -> Tensor:
     return found
 
 
-def _check(ball: Ball, x: Tensor) -> None:
+def _check_onehot(ball: Ball, x: Tensor) -> None:
     """Raise InputError unless the samples are rows with these one-hot blocks."""
     if x.ndim != 2 or max(column for block in ball.one_hot for column in block) >= x.shape[1]:
         raise InputError(f"the ball has one-hot columns, got samples {tuple(x.shape[1:])}, expected rows of its table")

@@ -12,26 +12,26 @@ from math import ceil, inf, pi, sqrt
 import torch
 from torch import Tensor
 
-from proofmap.inputs.concretise import Sets
+from proofmap.inputs.concretise import CutBoxes
 
-__all__ = ["nearest", "uniform"]
+__all__ = ["project", "sample_uniform"]
 
-_ELEMENTS = 2**22  # numbers of one batch of proposals
+_PROPOSAL_NUMBERS = 2**22  # numbers of one batch of proposals
 _TINY = torch.finfo(torch.float64).tiny
 
 
-def uniform(sets: Sets, count: int, generator: torch.Generator | None = None) -> Tensor:
+def sample_uniform(sets: CutBoxes, count: int, generator: torch.Generator | None = None) -> Tensor:
     """Draw independent points, exactly uniform on {l <= δ <= u, ||δ||_p <= ε}: (count, N, d) float64."""
-    sets = _precise(sets)
+    sets = _to_float64(sets)
     lower, upper = sets.lower, sets.upper
     if sets.norm == inf:
         drawn = lower + (upper - lower) * _random((count, *lower.shape), lower, generator)
     else:
-        drawn = (_rejection if sets.capped else _direct)(sets, count, generator)
+        drawn = (_sample_by_rejection if sets.capped else _sample_by_symmetry)(sets, count, generator)
     return drawn.clamp(lower, upper)  # rounding may leave the box
 
 
-def _precise(sets: Sets) -> Sets:
+def _to_float64(sets: CutBoxes) -> CutBoxes:
     return replace(sets, lower=sets.lower.double(), upper=sets.upper.double(), radius=sets.radius.double())
 
 
@@ -39,7 +39,7 @@ def _random(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | N
     return torch.rand(shape, dtype=torch.float64, device=like.device, generator=generator)
 
 
-def _direct(sets: Sets, count: int, generator: torch.Generator | None) -> Tensor:
+def _sample_by_symmetry(sets: CutBoxes, count: int, generator: torch.Generator | None) -> Tensor:
     """Draw if each side of each variable is either free up to ε or closed, by symmetry from the whole ball.
 
     Independent y_i with density ~ exp(-|y|^p) give y / ||y||_p, and ε U^(1/d) with U uniform has the distribution of
@@ -62,7 +62,7 @@ def _direct(sets: Sets, count: int, generator: torch.Generator | None) -> Tensor
     return sign * size * (length / (total + (total == 0)))[..., None]
 
 
-def _rejection(sets: Sets, count: int, generator: torch.Generator | None) -> Tensor:
+def _sample_by_rejection(sets: CutBoxes, count: int, generator: torch.Generator | None) -> Tensor:
     """Draw by rejection from a tilted proposal, in units of ε, because ε² may overflow or underflow.
 
     Proposal: independent δ_i on [l_i, u_i] with density ~ exp(-τ |δ_i|^p), so jointly ~ exp(-τ ||δ||_p^p) on the box.
@@ -78,7 +78,7 @@ def _rejection(sets: Sets, count: int, generator: torch.Generator | None) -> Ten
     filled = torch.zeros(samples, dtype=torch.int64, device=lower.device)
     while len(open_ := (filled < count).nonzero()[:, 0]) > 0:
         wanted = ceil((count - int(filled.min())) * 2 * sqrt(variables))
-        batch = max(1, min(wanted, _ELEMENTS // (len(open_) * variables)))
+        batch = max(1, min(wanted, _PROPOSAL_NUMBERS // (len(open_) * variables)))
         random = _random((batch, len(open_), variables), lower, generator)
         proposal = _propose(random, lower[open_], upper[open_], tilt[open_], norm)  # (batch, open, d)
         excess = proposal.abs().pow(norm).sum(dim=2) - radius[open_].pow(norm)  # (batch, open)
@@ -143,13 +143,13 @@ def _moment(lower: Tensor, upper: Tensor, tilt: Tensor, norm: float) -> Tensor:
     return torch.where(small, even, tilted / (norm * rate)).sum(dim=1)
 
 
-def nearest(points: Tensor, sets: Sets) -> Tensor:
+def project(points: Tensor, sets: CutBoxes) -> Tensor:
     """Project onto {l <= δ <= u, ||δ||_p <= ε} in the Euclidean sense: (..., N, d) -> the same, float64.
 
     min ||δ - z||² + µ ||δ||_2² has δ = clip(z / (1 + µ), l, u), and min ||δ - z||² / 2 + µ ||δ||_1 has δ = clip(sign(z)
     (|z| - µ)_+, l, u). The norm falls with µ >= 0, which is found by bisection, from the feasible side.
     """
-    sets, points = _precise(sets), points.double()
+    sets, points = _to_float64(sets), points.double()
     lower, upper, radius, norm = sets.lower, sets.upper, sets.radius, sets.norm
     clipped = points.clamp(lower, upper)
     if norm == inf:
@@ -159,19 +159,19 @@ def nearest(points: Tensor, sets: Sets) -> Tensor:
     if norm == 2:  # 1 / (1 + µ) >= ε / ||z||, with equality if no cap is active
         low = torch.where(size > radius, radius / size, 1)
         if not sets.capped:
-            return _shrink(points, low, norm).clamp(lower, upper)
+            return _shrink_points(points, low, norm).clamp(lower, upper)
     else:
         low = torch.zeros_like(size)
     high = torch.ones_like(size)
     for _ in range(60):
         middle = (low + high) / 2
-        moved = _shrink(points, middle, norm).clamp(lower, upper)
+        moved = _shrink_points(points, middle, norm).clamp(lower, upper)
         feasible = torch.linalg.vector_norm(moved, norm, dim=-1) <= radius
         low, high = torch.where(feasible, middle, low), torch.where(feasible, high, middle)
-    return _shrink(points, low, norm).clamp(lower, upper)
+    return _shrink_points(points, low, norm).clamp(lower, upper)
 
 
-def _shrink(points: Tensor, kept: Tensor, norm: float) -> Tensor:
+def _shrink_points(points: Tensor, kept: Tensor, norm: float) -> Tensor:
     """Shrink points towards 0, from unchanged (kept = 1) to 0 (kept = 0).
 
     p = 2 scales the points. p = 1 soft-thresholds them by µ = (1 - kept) max |z|.

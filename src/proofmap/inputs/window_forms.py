@@ -15,11 +15,11 @@ from torch import Tensor
 
 from proofmap.runtime.block_sums import dot
 
-__all__ = ["Places", "Windows", "where_from"]
+__all__ = ["WindowForms", "WindowPlaces", "places_of_entries"]
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class WindowPlaces:
     """The positions of the rows of a form: row k is at position[site[k]] (D numbers within `extent`) of case
     owner[site[k]].
 
@@ -35,14 +35,14 @@ class Places:
         """Expand values of the places to the rows: (U, ...) -> (K, ...)."""
         return values if self.site is None else values.index_select(0, self.site)
 
-    def fewest(self, cases: int) -> tuple[Places, Tensor]:
+    def fewest(self, cases: int) -> tuple[WindowPlaces, Tensor]:
         """Return these places, or every position of every case if those are fewer, and the place of each row (K,)."""
         count = prod(self.extent)
         if len(self.owner) <= cases * count:
             place = torch.arange(len(self.owner), device=self.owner.device)
             return replace(self, site=None), self.to_rows(place)
         entry = torch.arange(count, device=self.owner.device)
-        every, _ = where_from(
+        every, _ = places_of_entries(
             torch.arange(cases, device=self.owner.device).repeat_interleave(count),
             entry.repeat(cases),
             (1, *self.extent),
@@ -52,20 +52,20 @@ class Places:
             at = at * size + self.position[:, axis]
         return replace(every, site=None), self.to_rows(at)
 
-    def pick(self, rows: Tensor) -> Places:
+    def pick(self, rows: Tensor) -> WindowPlaces:
         """Return the places of some of the rows (K,)."""
         if self.site is None:
             return replace(self, owner=self.owner[rows], position=self.position[rows])
         return replace(self, site=self.site[rows])
 
-    def twice(self) -> Places:
+    def twice(self) -> WindowPlaces:
         """Return the places of the rows repeated once after themselves."""
         if self.site is None:
             return replace(self, owner=self.owner.repeat(2), position=self.position.repeat(2, 1))
         return replace(self, site=self.site.repeat(2))
 
 
-def where_from(owner: Tensor, entry: Tensor, shape: tuple[int, ...]) -> tuple[Places, Tensor]:
+def places_of_entries(owner: Tensor, entry: Tensor, shape: tuple[int, ...]) -> tuple[WindowPlaces, Tensor]:
     """Return the places of entries (K,) of a flat (C, *extent) map, and their channels (K,).
 
     On a CPU, runs of rows at one place become one site: rows sorted by their places are then read fastest.
@@ -81,15 +81,15 @@ def where_from(owner: Tensor, entry: Tensor, shape: tuple[int, ...]) -> tuple[Pl
     for size in reversed(extent):
         axes.append(flat % size)
         flat = flat // size
-    return Places(owner, torch.stack(axes[::-1], dim=1), extent, site), channel
+    return WindowPlaces(owner, torch.stack(axes[::-1], dim=1), extent, site), channel
 
 
 @dataclass(frozen=True, eq=False)
-class Windows:
+class WindowForms:
     """Forms <A, value of a map> with A zero outside a window, and zero where a window extends beyond the map."""
 
     values: Tensor  # (K, C, *size)
-    places: Places
+    places: WindowPlaces
     stride: tuple[int, ...]
     offset: tuple[int, ...]
     shape: tuple[int, ...]  # (C, *spatial) of the map
@@ -99,16 +99,16 @@ class Windows:
         assert self.values.ndim - 2 == len(self.shape) - 1 == len(self.stride) == len(self.offset)
 
     @staticmethod
-    def unit(places: Places, channel: Tensor, shape: tuple[int, ...], like: Tensor) -> Windows:
+    def unit(places: WindowPlaces, channel: Tensor, shape: tuple[int, ...], like: Tensor) -> WindowForms:
         """Return forms with coefficient 1 at each row's own entry."""
         axes = len(shape) - 1
         values = F.one_hot(channel, shape[0]).to(like.dtype).view(*channel.shape, shape[0], *(1,) * axes)
-        return Windows(values, places, (1,) * axes, (0,) * axes, shape)
+        return WindowForms(values, places, (1,) * axes, (0,) * axes, shape)
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def pick(self, rows: Tensor) -> Windows:
+    def pick(self, rows: Tensor) -> WindowForms:
         """Return some of the rows (K,)."""
         return replace(self, values=self.values[rows], places=self.places.pick(rows))
 
@@ -140,15 +140,15 @@ class Windows:
         """Return for each axis the first position of each window in the zero-padded map, (U,)."""
         return [start + before for start, (before, _) in zip(self._corner(), self._sticks_out(), strict=True)]
 
-    def moved(self, values: Tensor, shape: tuple[int, ...], by: tuple[int, ...], times: tuple[int, ...]) -> Windows:
+    def moved(self, values: Tensor, shape: tuple[int, ...], by: tuple[int, ...], times: tuple[int, ...]) -> WindowForms:
         """Return window forms of an earlier map, of which entry q of this map reads the entries from q ·
         times + by on.
         """
         stride = tuple(s * t for s, t in zip(self.stride, times, strict=True))
         offset = tuple(o * t + b for o, t, b in zip(self.offset, times, by, strict=True))
-        return Windows(values, self.places, stride, offset, shape)._cleared()
+        return WindowForms(values, self.places, stride, offset, shape)._cleared()
 
-    def _cleared(self) -> Windows:
+    def _cleared(self) -> WindowForms:
         """Set coefficients outside the map to zero."""
         sides = self._sticks_out()
         if not any(before or after for before, after in sides):
@@ -200,13 +200,13 @@ class Windows:
             return dot(self.values, channels.repeat_interleave(prod(self.size)).unsqueeze(0))
         return dot(self.values, self.at_rows(values.expand(self.shape).unsqueeze(0)))
 
-    def scaled(self, factor: Tensor) -> Windows:
+    def scaled(self, factor: Tensor) -> WindowForms:
         """Return A · s with s one sample's factors, of a shape that broadcasts to the map."""
         if prod(factor.shape[-len(self.size) :]) > 1:
             factor = self.at_rows(factor.expand(self.shape).unsqueeze(0))
         return replace(self, values=self.values * factor)
 
-    def channels(self, start: int, stop: int) -> Windows:
+    def channels(self, start: int, stop: int) -> WindowForms:
         """Return the forms restricted to some channels."""
         return replace(self, values=self.values[:, start:stop], shape=(stop - start, *self.shape[1:]))
 
@@ -223,7 +223,7 @@ class Windows:
         whole_map = self.values.new_zeros(len(self), self.shape[0], prod(spatial))
         return whole_map.scatter_add_(2, index, self.values.flatten(2)).view(len(self), *self.shape)
 
-    def __add__(self, other: Windows | Tensor) -> Windows | Tensor:
+    def __add__(self, other: WindowForms | Tensor) -> WindowForms | Tensor:
         """Add two forms of one map: the smallest window that contains both, if their strides agree; else
         dense forms.
         """

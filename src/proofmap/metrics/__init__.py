@@ -1,9 +1,9 @@
-"""Metrics: how good explanations are, one number a sample, each with its settings on record.
+"""Metrics of explanations: each returns one number per sample and records its settings.
 
     pm.metrics.Deletion()(model, x, target, attributions)    # (N,)
     pm.metrics.METRICS["deletion"]                           # by name
 
-Adding a metric is one file and one line in the table of `methods.py`.
+A new metric is one file and one line in the table of `registry.py`.
 
 >>> sorted(pm.metrics.METRICS)[:3]
 ['adversarial-deletion', 'deletion', 'deletion-blur']
@@ -30,7 +30,7 @@ from proofmap.metrics.sparseness import Sparseness
 from proofmap.metrics.stability import Stability
 from proofmap.metrics.tightness import Tightness
 from proofmap.metrics.variables import Entries
-from proofmap.registry import JUDGES
+from proofmap.registry import METRIC_ENTRIES
 
 __all__ = [
     "METRICS",
@@ -60,4 +60,6 @@ __all__ = [
     "Uniform",
 ]
 
-METRICS: Mapping[str, type[Metric[Any]]] = MappingProxyType({name: judge.kind for name, judge in JUDGES.items()})
+METRICS: Mapping[str, type[Metric[Any]]] = MappingProxyType(
+    {name: judge.kind for name, judge in METRIC_ENTRIES.items()}
+)

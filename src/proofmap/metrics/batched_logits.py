@@ -1,4 +1,4 @@
-"""Points that go through a model, so many at a time: logits, classes and scores."""
+"""Logits and scores of many points, computed in batches of limited memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from proofmap.graph import Graph
 Score: TypeAlias = Literal["softmax", "logit"]
 Outcome: TypeAlias = Literal["decision", "softmax"]
 
-_ELEMENTS = 2**22  # entries of the points that go through the model together
+_BATCH_ENTRIES = 2**22  # entries of the points in one batch: 16 MB in float32
 
 
 def logits_at(graph: Graph, x: Tensor, rows: int) -> Tensor:
-    """The logits at x, checked: (N, classes)."""
+    """Return the logits at x (N, classes). Refuse other shapes and values that are not finite."""
     logits = torch.cat([graph(part) for part in x.split(rows)])
     if logits.ndim != 2 or logits.shape[1] < 2:
         raise InputError(
@@ -30,9 +30,10 @@ def logits_at(graph: Graph, x: Tensor, rows: int) -> Tensor:
 
 
 def score_at(graph: Graph, points: Tensor, target: Tensor, score: Score | Outcome, rows: int) -> Tensor:
-    """The score of each point's target class, so many points at a time: (n,) in float64.
+    """Return the score of each point's target class, (n,) in float64.
 
-    In float64 a softmax keeps apart what float32 rounds to 1. A decision is 1 where it is for the class, else 0.
+    float64 distinguishes softmax values that float32 rounds to 1. "decision" is 1 if the target class is predicted,
+    else 0.
     """
     parts = []
     for part, classes in zip(points.split(rows), target.split(rows), strict=True):
@@ -45,11 +46,11 @@ def score_at(graph: Graph, points: Tensor, target: Tensor, score: Score | Outcom
 
 
 def rows_of(batch: int | None, x: Tensor) -> int:
-    """How many points go through the model together: what the user said, or some 16 MB of them."""
-    return batch or max(1, _ELEMENTS // prod(x.shape[1:]))
+    """Return the batch size: the user's value, or about 16 MB of points."""
+    return batch or max(1, _BATCH_ENTRIES // prod(x.shape[1:]))
 
 
 def pieces(count: int, each: int, rows: int) -> list[slice]:
-    """Samples to work on together, where each has `each` points: as many as fit in `rows`, one at least."""
+    """Split samples with `each` points per sample into slices of at most `rows` points, with at least one sample."""
     size = max(1, rows // each)
     return [slice(start, min(count, start + size)) for start in range(0, count, size)]

@@ -1,4 +1,4 @@
-"""Max-sensitivity: how far an explanation moves, as a share of itself, when its sample moves.
+"""Max-sensitivity: the largest relative change of an explanation when its sample is perturbed.
 
 Yeh et al. 2019, "On the (in)fidelity and sensitivity of explanations".
 """
@@ -18,15 +18,15 @@ from proofmap.settings import count
 
 __all__ = ["MaxSensitivity"]
 
-_RADIUS = 0.2  # of inputs from 0 to 1
+_RADIUS = 0.2  # for inputs between 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
 class MaxSensitivity(Stability):
-    """max over z with ||z - x||_inf <= radius of ||φ(x) - φ(z)||_2 / ||φ(x)||_2; less is better.
+    """max over z with ||z - x||_inf <= radius of ||φ(x) - φ(z)||_2 / ||φ(x)||_2; lower is better.
 
-    `Stability` without the scale of φ, over 50 points of the domain, which the paper does not have; an explainer with a
-    domain takes no others. A map that is the same everywhere is best by this metric, and says nothing.
+    `Stability` relative to the norm of φ(x), over 50 random points. Points stay in the domain, because explainers with
+    a domain accept no others; the paper has no domain. A constant map has the best value although it explains nothing.
 
     >>> pm.metrics.MaxSensitivity(samples=2)(model, x, None, pm.FirstOrder(model, ball).attribute).shape
     torch.Size([2])
@@ -43,6 +43,6 @@ class MaxSensitivity(Stability):
 
     @classmethod
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> MaxSensitivity:
-        """With points as far away, relative to the values of inputs, as the paper's."""
+        """Return the metric with the radius of the paper, scaled to the range of inputs."""
         low, high = ends_of(ball, values)
         return cls(_RADIUS * (high - low), domain=ball.domain)

@@ -1,7 +1,6 @@
-"""What every metric has in common: one call that checks and runs the model, and a record of what it was made with.
+"""The base class of metrics: it checks the arguments, runs the model and records the settings.
 
-A newcomer is a frozen dataclass that states what it is called, what it judges and its presets, and writes `_values`, a
-number for each sample.
+A new metric is a frozen dataclass with a name, a subject and presets. It implements `_values`, one number per sample.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ __all__ = ["ByPreset", "Case", "Metric", "Presets", "Subject", "ends_of", "radiu
 Subject: TypeAlias = Literal["attributions", "explainer", "method", "overlap"]
 _Judged_contra = TypeVar("_Judged_contra", contravariant=True)
 _Setting = TypeVar("_Setting")
-Presets: TypeAlias = Mapping[str, Mapping[str, Any]]  # by name, what each gives every setting that is a `ByPreset`
+Presets: TypeAlias = Mapping[str, Mapping[str, Any]]  # preset -> values of the settings that are a `ByPreset`
 
 _CHECKS = {
     "attributions": check_attributions,
@@ -40,11 +39,11 @@ _CHECKS = {
     "method": check_method,
     "overlap": check_overlap,
 }
-_COSTS = ("batch", "memory")  # on which no value depends
+_COST_SETTINGS = ("batch", "memory")  # do not influence the values
 
 
 class ByPreset(Generic[_Setting]):
-    """A setting that the preset gives where it is None: the type of a dataclass's field, with its check."""
+    """A dataclass field whose value comes from the preset if it is None, with a check."""
 
     def __init__(self, check: Check | None = None) -> None:
         self.check = check
@@ -60,7 +59,7 @@ class ByPreset(Generic[_Setting]):
 
     def __get__(self, metric: Metric[Any] | None, owner: type) -> _Setting | None:
         if metric is None:
-            return None  # the default
+            return None  # the default of the field
         given: _Setting | None = vars(metric)[self._name]
         return metric.presets[metric.preset][self._name] if given is None else given
 
@@ -70,34 +69,34 @@ class ByPreset(Generic[_Setting]):
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Samples and what is judged of them, all checked."""
+    """The checked input of a metric: samples, their logits and the evaluated subject."""
 
     graph: Graph  # in the precision of x
     x: Tensor  # (N, *shape)
     logits: Tensor  # (N, classes)
     target: Tensor  # (N,)
     subject: Any  # attributions: (N, *shape) in float64
-    rows: int  # points that go through the model together
+    rows: int  # points in one batch
 
 
 class Metric(ABC, Generic[_Judged_contra]):
-    """Judges explanations by what its `subject` names.
+    """Base class of metrics. `subject` names the evaluated object.
 
-    That is their attributions, the explainer, the method for any network, or a certified overlap.
+    That is the attributions, the explainer, the method for any network, or a certified overlap.
 
-    A metric is called as metric(model, x, target, subject) and returns a value a sample, (N,). model: a
-    torch.nn.Module or a pm.Graph. target: a class, one for each sample, or None for the predicted ones. What is drawn
-    at random depends on the seed and a sample's place in x alone, so that methods are compared on the same numbers.
+    metric(model, x, target, subject) returns one value per sample, (N,). model: a torch.nn.Module or a pm.Graph.
+    target: one class, a class for each sample, or None for the predicted classes. Random draws depend only on the seed
+    and the position of a sample in x, so that all methods are compared on the same draws.
 
     >>> isinstance(pm.metrics.Deletion(), pm.metrics.Metric)
     True
     """
 
     name: ClassVar[str]
-    label: ClassVar[str]  # for people
+    label: ClassVar[str]  # shown in tables
     higher_is_better: ClassVar[bool]
     subject: ClassVar[Subject] = "attributions"
-    needs_radius: ClassVar[bool] = False  # it has no default: it is measured within a radius
+    needs_radius: ClassVar[bool] = False  # True: the radius has no default
     presets: ClassVar[Presets]
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -105,7 +104,7 @@ class Metric(ABC, Generic[_Judged_contra]):
     batch: int | None
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting."""
+        """Refuse invalid settings."""
         kind = type(self).__name__
         if not isinstance(self.preset, str) or self.preset not in self.presets:
             known = ", ".join(map(repr, self.presets))
@@ -118,9 +117,9 @@ class Metric(ABC, Generic[_Judged_contra]):
 
     @classmethod
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
-        """The metric for inputs that move within a ball and, where it has no domain, have values of that range.
+        """Return the metric for inputs of a ball. Without a domain of the ball, inputs have the range `values`.
 
-        One that draws its baseline draws it from all values that inputs have; one that needs more of the ball says how.
+        A random baseline is drawn from the range of inputs. Subclasses that use the radius override this method.
         """
         settings = next(iter(cls.presets.values()))
         drawn = isinstance(settings.get("baseline"), Uniform)
@@ -128,19 +127,19 @@ class Metric(ABC, Generic[_Judged_contra]):
 
     @abstractmethod
     def _values(self, case: Case) -> Tensor:
-        """The value at each sample: (N,)."""
+        """Return the value of each sample (N,)."""
 
     def _check(self, x: Tensor) -> None:
-        """Refuse samples that the settings do not fit, before the model runs."""
+        """Refuse samples that do not fit the settings, before the model runs."""
 
     def __call__(self, model: Network, x: Samples, target: Target, subject: _Judged_contra) -> Tensor:
-        """The value at each sample of x (N, *shape): (N,)."""
+        """Return the value of each sample of x (N, *shape): (N,)."""
         return self._values(self._case(model, x, target, subject))
 
     def settings(self) -> dict[str, JSON]:
-        """All that the values depend on beside what the metric is called with."""
+        """Return all settings that influence the values."""
         names = ["preset", *self.presets[self.preset], *(field.name for field in fields(self))]
-        return settings_to_json({name: getattr(self, name) for name in names if name not in _COSTS})
+        return settings_to_json({name: getattr(self, name) for name in names if name not in _COST_SETTINGS})
 
     def _case(self, model: Network, x: Samples, target: Target, subject: Any) -> Case:
         x = check_call(model, x)
@@ -155,12 +154,12 @@ class Metric(ABC, Generic[_Judged_contra]):
 
 
 def table(*settings: str, **presets: tuple[Any, ...]) -> Presets:
-    """Presets by name, each with a value for every setting."""
+    """Return presets by name, each with a value for every setting."""
     return {name: dict(zip(settings, values, strict=True)) for name, values in presets.items()}
 
 
 def radius_of(metric: type[Metric[Any]], ball: Ball) -> float:
-    """The radius of a ball, where it is a number."""
+    """Return the radius of a ball; refuse radii that are not a number."""
     if not isinstance(ball.eps, int | float):
         raise InputError(
             f"got the metric {metric.name!r} with eps='auto', expected a number: it is measured within a radius",
@@ -170,6 +169,6 @@ def radius_of(metric: type[Metric[Any]], ball: Ball) -> float:
 
 
 def ends_of(ball: Ball, values: tuple[float, float]) -> tuple[float, float]:
-    """The smallest and the largest value of inputs."""
+    """Return the smallest and the largest value of inputs."""
     low, high = values if ball.domain is None else ball.domain
     return float(low), float(high)

@@ -1,4 +1,4 @@
-"""µFidelity: does a subset's summed attribution say how far the score falls without it?
+"""µFidelity: the correlation between the summed attribution of a subset and the drop of the score without it.
 
 Bhatt et al. 2020, "Evaluating and aggregating feature-based model explanations".
 """
@@ -30,12 +30,12 @@ __all__ = ["Cells", "MuFidelity", "pearson", "spearman"]
 Draw: TypeAlias = Literal["size", "each"]
 Correlation: TypeAlias = Literal["pearson", "spearman"]
 
-_FLAT = 1e-12  # a spread this small, relative to the values, is rounding: sums of equal numbers in another order
+_RELATIVE_ROUNDING_SPREAD = 1e-12  # rows with a smaller relative spread are constant up to rounding errors
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A grid of n x n cells over an image, as Xplique lays it: by nearest neighbours, from the pixels' middles.
+    """A grid of n x n cells over an image, as in Xplique: nearest neighbours of the centres of pixels.
 
     Pixel (i, j) of (C, H, W) is in cell (floor((i + 1/2) n / H), floor((j + 1/2) n / W)).
 
@@ -50,7 +50,7 @@ class Cells:
         check_count("Cells got n", self.n)
 
     def __call__(self, shape: Shape) -> Tensor:
-        """Number the cells row by row; where an image has fewer pixels than cells, each pixel is one."""
+        """Number the cells row by row. In an image with fewer pixels than cells, each pixel is a cell."""
         if len(shape) not in (2, 3):
             return pixels()(shape)
         row, column = ((2 * torch.arange(size) + 1) * min(self.n, size) // (2 * size) for size in shape[-2:])
@@ -61,24 +61,24 @@ class Cells:
 class MuFidelity(Metric[Samples]):
     """Corr over random subsets u of ( Σ_{i in u} attribution_i , score(x) - score(x with u at the baseline) ).
 
-    More is better, 1 at most. 0 where either side is the same for all subsets.
+    Higher is better, at most 1. The value is 0 if either side is constant over all subsets.
 
     baseline: a number, a tensor that broadcasts to x, `Uniform(low, high)`, `Mean()`, `Blur()` or `Darkest()`.
-    subset: the share of the variables that is in u, or, as a whole number, how many are.
-    subsets: how many are drawn for each sample.
-    draw: "size", exactly so many; "each", every variable on its own with the probability `subset`.
+    subset: the size of u, as a share of the variables or as a whole number.
+    subsets: the number of subsets per sample.
+    draw: "size": all subsets have exactly this size; "each": each variable is in u with the probability `subset`.
     correlation: "pearson" or "spearman". score: "softmax" or "logit" of the target class.
-    groups: the variables; pixels where a preset says nothing else.
+    groups: the variables; pixels if the preset has no others.
 
-    The presets give these; what is not None replaces theirs.
+    The presets set these settings. Values other than None override them.
 
-        paper    Uniform(), 0.2, 200 subsets by size, pearson, softmax (the paper does not say how many subsets)
-        xplique  0, 0.2, 200 subsets by each, spearman, logit, cells of a 9 x 9 grid
-        quantus  FaithfulnessCorrelation: Darkest(), 224 entries, 100 subsets by size, pearson, logit
+        paper    Uniform(), 0.2, 200 subsets by "size", pearson, softmax (the number of subsets is ours)
+        xplique  0, 0.2, 200 subsets by "each", spearman, logit, cells of a 9 x 9 grid
+        quantus  FaithfulnessCorrelation: Darkest(), 224 entries, 100 subsets by "size", pearson, logit
 
-    With draw="size" and variables of one size the values do not change under attributions -> a · attributions + b,
-    a > 0. Quantus divides attributions by the largest first, which comes to the same.
-    batch: points that go through the model together; by default some 16 MB of them.
+    With draw="size" and variables of equal size, the values do not change under attributions -> a · attributions + b,
+    a > 0. So the normalisation of Quantus, which divides attributions by the largest, has no effect.
+    batch: points in one batch of the model; by default about 16 MB.
 
     >>> pm.metrics.MuFidelity()(model, x, None, maps).shape
     torch.Size([2])
@@ -107,7 +107,7 @@ class MuFidelity(Metric[Samples]):
     batch: int | None = count(None)
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting."""
+        """Refuse invalid settings."""
         super().__post_init__()
         _check_subset(self.subset, self.draw)
 
@@ -122,9 +122,9 @@ class MuFidelity(Metric[Samples]):
     def pairs(
         self, model: Network, x: Samples, target: Target, attributions: Samples, chosen: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """What is correlated: (the drop of the score, the summed attribution), each (N, subsets) in float64.
+        """Return the correlated values (drop of the score, summed attribution), each (N, subsets) in float64.
 
-        chosen (N, subsets, variables) bool: subsets in place of random ones.
+        chosen (N, subsets, variables) bool: given subsets instead of random ones.
         """
         return self._pairs(self._case(model, x, target, attributions), chosen)
 
@@ -151,11 +151,11 @@ class MuFidelity(Metric[Samples]):
         return torch.cat(drops), torch.cat(totals)
 
     def _draw(self, variables: Variables, count: int, random: Stream) -> Tensor:
-        """(n, subsets, G) bool."""
+        """Draw random subsets: (n, subsets, G) bool."""
         keys = random.next(count, self.subsets, variables.most, device=variables.ids.device)
         absent = (variables.sizes == 0)[:, None]
         if bool(absent.any()):
-            keys = keys.masked_fill(absent, 2.0)  # beyond all others
+            keys = keys.masked_fill(absent, 2.0)  # larger than all random keys, so absent variables are not drawn
         if self.draw == "each":
             return keys < self.subset
         many = self._size(variables).expand(count)  # (n,)
@@ -165,7 +165,7 @@ class MuFidelity(Metric[Samples]):
         return keys <= last
 
     def _size(self, variables: Variables) -> Tensor:
-        """How many variables of each sample are in a subset: (1 or N,)."""
+        """Return the number of variables in a subset of each sample: (1 or N,)."""
         counts = variables.counts
         if isinstance(self.subset, int):
             if self.subset > int(counts.min()):
@@ -177,7 +177,7 @@ class MuFidelity(Metric[Samples]):
         return (counts * self.subset).round().long().clamp(min=1)
 
     def _count(self, chosen: Tensor | None, count: int, variables: Variables) -> int:
-        """The number of subsets, once those that were chosen are known to fit."""
+        """Return the number of subsets; refuse given subsets of a wrong shape."""
         if chosen is None:
             self._size(variables)
             return self.subsets
@@ -190,26 +190,26 @@ class MuFidelity(Metric[Samples]):
 
 
 def pearson(a: Tensor, b: Tensor) -> Tensor:
-    """The linear correlation of each row of a and b (N, S): (N,); 0 where one of them is constant."""
+    """Return Pearson's correlation of each row of a and b (N, S): (N,); 0 if one of them is constant."""
     a, b = _unit(a), _unit(b)
     return (a * b).sum(1).clamp(-1, 1)
 
 
 def spearman(a: Tensor, b: Tensor) -> Tensor:
-    """The correlation of the ranks, where equal values share the mean of their places: (N,)."""
+    """Return Spearman's rank correlation (N,). Equal values share the mean of their ranks."""
     return pearson(_places(a), _places(b))
 
 
 def _unit(values: Tensor) -> Tensor:
-    """Rows of mean 0 and length 1; of zeros where all values are the same."""
+    """Scale rows to mean 0 and norm 1. Constant rows become zero."""
     centred = values - values.mean(1, keepdim=True)
     length = torch.linalg.vector_norm(centred, dim=1, keepdim=True)
-    flat = length <= _FLAT * torch.linalg.vector_norm(values, dim=1, keepdim=True)
+    flat = length <= _RELATIVE_ROUNDING_SPREAD * torch.linalg.vector_norm(values, dim=1, keepdim=True)
     return torch.where(flat, 0.0, centred / torch.where(flat, 1.0, length))
 
 
 def _places(values: Tensor) -> Tensor:
-    """(how many are below + how many are not above) / 2, by binary search in the sorted row."""
+    """Return (number of smaller values + number of smaller or equal values) / 2, by binary search in the sorted row."""
     rising = values.sort(dim=1).values
     values = values.contiguous()
     below = torch.searchsorted(rising, values, side="left")

@@ -1,4 +1,4 @@
-"""Balls in which only the most important variables move, a few of them, more, and all."""
+"""Nested balls: only the k most important variables of a sample may change, for growing k."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["Balls", "nested"]
 
 
 class Balls(NamedTuple):
-    """Some of them: the first and the last may share a sample with others."""
+    """A batch of balls. Balls of one sample may be in several batches."""
 
-    x: Tensor  # (n, *shape) their centres
+    x: Tensor  # (n, *shape) the centres
     target: Tensor  # (n,)
-    free: Tensor  # (n, *shape) bool: what may move
+    free: Tensor  # (n, *shape) bool: the entries that may change
 
 
 def nested(case: Case, variables: Variables, steps: int, seed: int) -> Iterator[Balls]:
-    """For each sample `steps` balls, in which its first floor(i G / steps) variables move, i = 1 .. steps.
+    """Yield `steps` balls for each sample, in which its first floor(i G / steps) variables may change, i = 1 .. steps.
 
-    As many at a time as go through the model together. seed: decides among equal attributions.
+    The balls come in batches of the model. seed: breaks ties of attributions.
     """
     x, index, ties = case.x, torch.arange(1, steps + 1, device=case.x.device), Stream(seed, "ties")
     for piece in pieces(len(x), steps, case.rows):

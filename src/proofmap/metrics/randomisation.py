@@ -1,4 +1,4 @@
-"""Randomisation: a map that does not change when the network's weights are random is no explanation of the network.
+"""Model randomisation: the rank correlation of maps before and after the weights of the network are shuffled.
 
 Adebayo et al. 2018, "Sanity checks for saliency maps".
 """
@@ -31,27 +31,28 @@ __all__ = ["Randomisation", "Remade", "shuffled"]
 Remade: TypeAlias = Callable[[Graph, Tensor, Tensor], Samples]
 Order: TypeAlias = Literal["whole", "cascade"]
 
-_MIXING = frozenset({"linear", "matmul", "conv", "conv_transpose"})  # whose weights say what goes into what
+_WEIGHTED_OPS = frozenset({"linear", "matmul", "conv", "conv_transpose"})  # layers whose weights are shuffled
 
 
 @dataclass(frozen=True, eq=False)
 class Randomisation(Metric[Remade]):
     """|ρ| of the pixels' ranks in φ(f, x, c) and φ(f', x, c), where f' is f with weights in random order.
 
-    ρ is Spearman's correlation. Less is better: 1 where the map stays as it is or turns round, near 0 where none of it
-    is left. It is a check that a map should pass, and a low value is no merit: a random map passes it.
+    ρ is Spearman's correlation. Lower is better: the value is 1 if the map does not change or only changes its sign,
+    and near 0 if the maps are unrelated. A map should pass this sanity check, but a low value alone is no merit:
+    random maps have one too.
 
-    In f' the weights of each layer that mixes entries (dense, convolutional) are shuffled, and so are its biases: the
-    architecture stays, and the scale of every layer. The class c is the one that x is given, of f where that is None.
-    order: "whole", all layers at once; "cascade", the last layer, the last two, and so on, and the mean over these.
-    networks: how many f' are drawn, of which the mean is taken.
+    In f', the weights and the biases of all dense and convolutional layers are shuffled. The architecture and the scale
+    of each layer stay. The class c is the target, or the class that f predicts.
+    order: "whole": all layers at once; "cascade": the last layer, the last two, and so on; the value is their mean.
+    networks: the number of random f'; the value is their mean.
 
-        paper    whole, one network: the end of its cascade, without the similarity of pictures (SSIM) it reports too
-        cascade  cascade, one network: as many explanations as there are layers
+        paper    whole, one network: the end of the paper's cascade; the paper also reports the similarity SSIM
+        cascade  cascade, one network: one explanation per layer
 
     Called as Randomisation()(model, x, target, method) with method(network, x, target) -> attributions like x, where
-    the network is a pm.Graph: lambda net, x, c: dataclasses.replace(eva, model=net).attribute(x, c), for one.
-    batch: samples that are explained together; by default some 16 MB of them.
+    the network is a pm.Graph; for example lambda net, x, c: dataclasses.replace(eva, model=net).attribute(x, c).
+    batch: samples that are explained together; by default about 16 MB.
 
     >>> def saliency(network, x, target):
     ...     return pm.explainers.as_attributor("saliency", network).attribute(x, target)
@@ -76,22 +77,22 @@ class Randomisation(Metric[Remade]):
         return self._correlations(case).abs().mean((1, 2))
 
     def correlations(self, model: Network, x: Samples, target: Target, method: Remade) -> Tensor:
-        """ρ itself: (N, networks, stages), from the last layer alone to all of them, or all of them alone."""
+        """Return ρ (N, networks, stages). Stages go from the last layer to all layers, or are only all layers."""
         return self._correlations(self._case(model, x, target, method))
 
     def _correlations(self, case: Case) -> Tensor:
         layers = _layers(case.graph)
         stages = range(1, len(layers) + 1) if self.order == "cascade" else [len(layers)]
-        trained = self._ranked(case, case.graph)
+        trained = self._pixel_attributions(case, case.graph)
         found = [
-            spearman(trained, self._ranked(case, shuffled(case.graph, layers[-stage:], self.seed, network)))
+            spearman(trained, self._pixel_attributions(case, shuffled(case.graph, layers[-stage:], self.seed, network)))
             for network in range(self.networks)
             for stage in stages
         ]
         return torch.stack(found, dim=1).view(len(case.x), self.networks, -1).to(case.x.dtype)
 
-    def _ranked(self, case: Case, graph: Graph) -> Tensor:
-        """What pixels are ranked by, as the method explains that network: (N, G)."""
+    def _pixel_attributions(self, case: Case, graph: Graph) -> Tensor:
+        """Return the attributions of pixels (N, G) from the method's explanation of a network."""
         variables, maps = Variables.of(case.x, pixels()), []
         for x, target in zip(case.x.split(case.rows), case.target.split(case.rows), strict=True):
             maps.append(variables.sums(check_attributions(type(self).__name__, case.subject(graph, x, target), x)))
@@ -99,7 +100,7 @@ class Randomisation(Metric[Remade]):
 
 
 def shuffled(graph: Graph, layers: list[str], seed: int, network: int = 0) -> Graph:
-    """The graph with the weights and the biases of these layers each in a random order."""
+    """Return the graph with the weights and the biases of these layers in random order."""
 
     def mixed(tensor: Tensor | None, of: str, node: Node) -> Tensor | None:
         if tensor is None:
@@ -117,14 +118,14 @@ def shuffled(graph: Graph, layers: list[str], seed: int, network: int = 0) -> Gr
 
 
 def _layers(graph: Graph) -> list[str]:
-    """The layers whose weights are shuffled, in the order of the graph."""
+    """Return the layers whose weights can be shuffled, in the order of the graph."""
     part = opaque_node(graph)
     if part is not None:
         raise InputError(
-            f"Randomisation got a model with {part[1].named()}, whose weights it cannot shuffle: expected one that can "
-            "be read whole"
+            f"Randomisation got a model with {part[1].missing_in_words()}, whose weights it cannot shuffle: expected "
+            "one that can be read whole"
         )
-    layers = [node.name for node in graph.nodes if node.op in _MIXING and node.weight is not None]
+    layers = [node.name for node in graph.nodes if node.op in _WEIGHTED_OPS and node.weight is not None]
     if not layers:
         raise InputError("Randomisation got a model without weights, expected a network with layers to shuffle")
     return layers

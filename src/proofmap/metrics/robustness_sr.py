@@ -1,4 +1,4 @@
-"""Robustness-Sr: how near an adversary is when only the most important variables may move, from both sides.
+"""Robustness-Sr: bounds of the distance to an adversary when only the most important variables may change.
 
 Hsieh et al. 2021, "Evaluations and methods for explanation through robustness analysis".
 """
@@ -24,7 +24,7 @@ from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of
 from proofmap.metrics.nested_balls import nested
 from proofmap.metrics.validation import check_groups
 from proofmap.metrics.variables import Variables
-from proofmap.rounding.coverage import rigorous_on
+from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime.memory import budget, check_memory
 from proofmap.settings import check_count, check_number, count, setting
 from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
@@ -34,41 +34,41 @@ __all__ = ["Distances", "RobustnessSr"]
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Both sides of min(the distance to the nearest adversary, largest), for each sample and number of free variables.
+    """Bounds of d = min(distance to the nearest adversary, largest), for each sample and number of free variables.
 
-    proven <= that <= found, in exact arithmetic.
+    proven <= d <= found, in exact arithmetic.
 
     >>> curve = pm.metrics.RobustnessSr(steps=2, rounds=1, halvings=2).distances(model, x, None, maps)
     >>> isinstance(curve, pm.metrics.Distances), bool((curve.proven <= curve.found).all())
     (True, True)
     """
 
-    shares: Tensor  # (K,)  of the variables, the most important ones, that may move
-    proven: Tensor  # (N, K) a radius within which no adversary is, certified
-    found: Tensor  # (N, K) the distance of an adversary that an attack met; `largest` where it met none
+    shares: Tensor  # (K,) the share of variables that may change, the most important first
+    proven: Tensor  # (N, K) a certified radius without adversaries
+    found: Tensor  # (N, K) the distance of an adversary that an attack found; `largest` if it found none
 
 
 @dataclass(frozen=True, eq=False)
 class RobustnessSr(Metric[Samples]):
-    """The mean over k of the distance to the nearest adversary found when only the k most important variables move.
+    """The mean distance to the nearest adversary that is found when only the k most important variables may change.
 
         d_k = min ||δ||_p over δ with δ_i = 0 outside the k most important variables, x + δ in the domain, and
               max over c' != c of f_c'(x + δ) - f_c(x + δ) > 0,
 
     for k = floor(i G / steps), i = 1 .. steps, and the area under it by trapezoids over k / G from 1 / steps to 1,
-    divided by that width. Less is better. An attack gives an upper bound of d_k; `both` adds a certified lower one. An
-    adversary with fewer variables is one with more, so neither curve rises with k. Where none was found, `largest`
-    stands for d_k.
+    divided by that width. Lower is better. An attack gives an upper bound of d_k; `both` adds a certified lower bound.
+    An adversary for few variables is also one for more variables, so neither curve rises with k. If no adversary was
+    found, `largest` is used for d_k.
 
     norm: 1, 2 or inf. domain: as in `pm.Ball`; (-inf, inf) for no limits.
-    steps: points of the curve, no more than there are variables.
-    rounds, attack_steps: attacks that narrow a distance once an adversary is known (`attack.nearest`), each
-    with so many gradient steps from x; nothing in it is random.
-    The preset "paper": inf, (0, 1), largest 1, 10 steps, 5 rounds, 10 gradient steps. The paper says PGD, and no more.
+    steps: points of the curve, at most the number of variables.
+    rounds, attack_steps: the number of attacks that shorten the distance of a known adversary (`attack.nearest`), and
+    the gradient steps of each attack from x. Attacks are deterministic.
+    The preset "paper": inf, (0, 1), largest 1, 10 steps, 5 rounds, 10 gradient steps. The paper only states PGD.
 
-    bounds: what proves the lower side, Backward() by default; halvings: of the bracket between 0 and what was found.
-    groups: the variables, by default pixels. seed: decides among equal attributions. batch: balls that are attacked or
-    bounded together; by default some 16 MB of points. memory: bytes that bounds may use.
+    bounds: the method of the lower bound, by default Backward(). halvings: steps of its bisection between 0 and the
+    found distance. groups: the variables, by default pixels. seed: breaks ties of attributions. batch: balls that are
+    attacked or bounded together; by default about 16 MB of points. memory: bytes that bounds may use.
 
     >>> proven, found = pm.metrics.RobustnessSr(steps=2, rounds=1, halvings=2).both(model, x, None, maps)
     >>> bool((proven <= found).all())
@@ -98,7 +98,7 @@ class RobustnessSr(Metric[Samples]):
     memory: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting."""
+        """Refuse invalid settings."""
         object.__setattr__(self, "groups", pixels() if self.groups is None else self.groups)
         super().__post_init__()
         check_number("RobustnessSr got largest", self.largest, "a distance above 0", lambda far: far > 0)
@@ -118,16 +118,16 @@ class RobustnessSr(Metric[Samples]):
         Ball(self.largest, self.norm, self.domain).at(x)
 
     def _values(self, case: Case) -> Tensor:
-        """The area under the distances that attacks found: (N,). An upper bound of the area under the true ones."""
+        """Return the area under the found distances (N,), an upper bound of the area under the true distances."""
         return _area(self._distances(case, prove=False).found)
 
     def both(self, model: Network, x: Samples, target: Target, attributions: Samples) -> tuple[Tensor, Tensor]:
-        """(lower, upper), each (N,): the area under the true distances, at most `largest`, is between them."""
+        """Return (lower, upper), each (N,): bounds of the area under the true distances, cut off at `largest`."""
         curves = self.distances(model, x, target, attributions)
         return _area(curves.proven), _area(curves.found)
 
     def distances(self, model: Network, x: Samples, target: Target, attributions: Samples) -> Distances:
-        """The curves themselves, what is proven and what was found."""
+        """Return the curves of proven and found distances."""
         return self._distances(self._case(model, x, target, attributions), prove=True)
 
     def _distances(self, case: Case, *, prove: bool) -> Distances:
@@ -149,20 +149,20 @@ class RobustnessSr(Metric[Samples]):
         return Distances(shares, lower.flip(1).cummax(1).values.flip(1), upper)
 
     def _attack(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
-        """The distance of an adversary (n,); `largest` where none was found."""
+        """Return the distance of an adversary (n,); `largest` if none was found."""
         family = restrict(Ball(self.largest, self.norm, self.domain).at(x), free)
         distance = nearest(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
         return distance.clamp(max=self.largest)
 
     def _prove(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor, far: Tensor, available: int) -> Tensor:
-        """A radius (n,) at which the overlap is proven to be below 0: the largest that bisection met below `far`.
+        """Return the largest radius (n,) below `far` for which bisection proves an overlap below 0.
 
-        `far` itself is tried where it is no adversary's distance.
+        If `far` is not the distance of an adversary, it is tried first.
         """
         proven, open_at = torch.zeros_like(far), far
         trial = torch.where(far < self.largest, far / 2, far)
         method = method_of(self.bounds)
-        how = OverlapSettings(method, available, rigorous=rigorous_on(graph, None, method))
+        how = OverlapSettings(method, available, rigorous=decide_rigorous(graph, None, method))
         for _ in range(self.halvings):
             family = restrict(Ball(trial, self.norm, self.domain).at(x), free)
             over = family_overlap(graph, family, target, how)
@@ -173,7 +173,7 @@ class RobustnessSr(Metric[Samples]):
 
 
 def _area(curve: Tensor) -> Tensor:
-    """The mean height of a curve (N, K) between its first point and its last, by trapezoids: (N,)."""
+    """Return the mean height (N,) of a curve (N, K) by the trapezoidal rule."""
     if curve.shape[1] == 1:
         return curve[:, 0]
     return torch.trapezoid(curve, dim=1) / (curve.shape[1] - 1)

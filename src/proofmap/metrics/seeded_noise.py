@@ -1,4 +1,4 @@
-"""What metrics draw at random: numbers that depend on the seed, their use and a sample's place, and on nothing else."""
+"""Random numbers of metrics. They depend only on the seed, their use and the position of a sample."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["Stream", "seeded"]
 
 
 def seeded(seed: int, *use: str | int) -> torch.Generator:
-    """A generator on the CPU, so that its numbers are the same on every device; another one for each use."""
+    """Return a generator for one use, on the CPU so that its numbers are equal on all devices."""
     key = sha256(" ".join(map(str, (seed, *use))).encode()).digest()[:8]
     return torch.Generator().manual_seed(int.from_bytes(key, "little"))
 
 
 class Stream:
-    """Uniform numbers for one sample after another: how many are asked for at a time makes no difference."""
+    """A stream of uniform numbers for consecutive samples. Batch sizes do not influence the numbers."""
 
     def __init__(self, seed: int, use: Literal["baseline", "ties", "subsets"]) -> None:
         self._generator = seeded(seed, use)
 
     def next(self, *shape: int, device: torch.device) -> Tensor:
-        """(samples, ...) in [0, 1), float64."""
+        """Return uniform numbers (samples, ...) in [0, 1), float64."""
         return torch.rand(shape, dtype=torch.float64, generator=self._generator).to(device)

@@ -1,4 +1,4 @@
-"""Sparseness: does a map say much of a few variables, or a little of all?
+"""Sparseness: the Gini index of absolute attributions.
 
 Chalasani et al. 2020, "Concise explanations of neural networks using adversarial training".
 """
@@ -23,19 +23,19 @@ __all__ = ["Sparseness"]
 
 @dataclass(frozen=True, eq=False)
 class Sparseness(Metric[Samples]):
-    """The Gini index of the sizes a_1 <= ... <= a_G of the variables' attributions, without their signs.
+    """The Gini index of the sorted absolute attributions a_1 <= ... <= a_G of the variables.
 
         Σ_i (2 i - G - 1) a_i / (G Σ_i a_i),
 
-    0 where all are the same, 1 - 1 / G where one alone is not 0; 0 for a map of zeros. More is better: it says how
-    concise a map is, and nothing of whether it is right. It depends on the scale of no map, but on where its 0 is.
+    It is 0 if all are equal, 1 - 1 / G if only one is not 0, and 0 for a map of zeros. Higher is better: the map is
+    more concise. It does not show whether the map is right. Scaling a map does not change the value, but a shift does.
 
-    groups: the variables, whose size is the sum over their entries; by preset
+    groups: the variables; the attribution of a variable is the sum of absolute values over its entries. By preset:
 
         paper    pixels
         quantus  each entry
 
-    >>> pm.metrics.Sparseness()(model, x, None, torch.ones_like(x))        # all the same
+    >>> pm.metrics.Sparseness()(model, x, None, torch.ones_like(x))        # all equal
     tensor([0., 0.])
     """
 
@@ -51,7 +51,9 @@ class Sparseness(Metric[Samples]):
 
     def _values(self, case: Case) -> Tensor:
         variables = Variables.of(case.x, self.groups)
-        rising = variables.sums(case.subject.abs()).sort(dim=1).values  # (N, G); those a sample lacks are 0, and first
+        rising = (
+            variables.sums(case.subject.abs()).sort(dim=1).values
+        )  # (N, G); variables that a sample lacks are 0 and come first
         lacking = variables.most - variables.counts[:, None]
         place = torch.arange(1, variables.most + 1, device=rising.device) - lacking  # (1 or N, G)
         many = variables.counts.to(rising)

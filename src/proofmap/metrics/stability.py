@@ -1,4 +1,4 @@
-"""Stability: how far an explanation moves when its sample moves a little."""
+"""Stability: the change of an explanation under small perturbations of its sample."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ Over: TypeAlias = Literal["max", "mean"]
 
 @dataclass(frozen=True, eq=False)
 class Stability(Metric[Explain]):
-    """max over z with ||z - x||_p <= radius of ||φ(x) - φ(z)||_2, φ the explanation of the class c that x is given.
+    """max over z with ||z - x||_p <= radius of ||φ(x) - φ(z)||_2 for the explanation φ of the target class at x.
 
-    Less is better. The maximum is over `samples` points z drawn uniformly: a lower bound of that over all. It grows
-    with the scale of the attributions, which the paper does not take out: to compare methods, take it out (relative).
-    over: "mean" takes the mean over those points instead.
+    Lower is better. The maximum is over `samples` uniform random points z, so it is a lower bound of the maximum over
+    all z. It grows with the scale of the attributions, as in the paper. Use `relative` to compare methods.
+    over: "mean" takes the mean over the points instead of the maximum.
 
     Called as Stability(radius)(model, x, target, explainer) with explainer(x, target) -> attributions like x, target
-    (n,) int64: `eva.attribute`, for one.
+    (n,) int64, for example `eva.attribute`.
 
-    norm: p, 1, 2 or inf. half, domain: where z stays, as in `pm.Ball`. relative: divide by ||φ(x)||_2.
+    norm: p = 1, 2 or inf. half, domain: limits of z, as in `pm.Ball`. relative: divide by ||φ(x)||_2.
 
         paper    norm 2, max (its theorem: at most 4L(ε + radius) for EVA and an L-Lipschitz model)
-        quantus  MaxSensitivity: norm inf, relative, max; there the radius is 0.2, with 200 samples
-        xplique  AverageStability: norm inf, half "+", mean; there the radius is 0.1, and all samples get the same noise
+        quantus  MaxSensitivity: norm inf, relative, max; Quantus has radius 0.2 and 200 samples
+        xplique  AverageStability: norm inf, half "+", mean; Xplique has radius 0.1, and equal noise for all samples
 
-    A sample's points depend on it, its place in x and the seed; not on other samples, the explainer or the device.
-    batch: points that the explainer gets together; by default some 16 MB of them.
+    The points of a sample depend on the sample, its position in x and the seed; not on other samples, the explainer or
+    the device. batch: points that the explainer gets together; by default about 16 MB.
 
     >>> eva = pm.EVA(model, pm.Ball(0.01), groups=cells)
     >>> pm.metrics.Stability(radius=0.01, samples=2)(model, x, None, eva.attribute).shape
@@ -79,33 +79,33 @@ class Stability(Metric[Explain]):
     batch: int | None = count(None)
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting."""
+        """Refuse invalid settings."""
         super().__post_init__()
         check_number("Stability got radius", self.radius, "a number above 0", lambda radius: radius > 0)
-        assert self.ball  # which refuses what is none
+        assert self.ball  # raises InputError for an invalid ball
 
     @property
     def ball(self) -> Ball:
-        """Where points are drawn."""
+        """The ball from which points are drawn."""
         return Ball(self.radius, self.norm, self.domain, self.half)
 
     @classmethod
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Stability:
-        """With points as far away as the ball reaches."""
+        """Return the metric with the radius of the ball."""
         return cls(radius_of(cls, ball), domain=ball.domain)
 
     def _check(self, x: Tensor) -> None:
         self.ball.at(x)
 
     def _values(self, case: Case) -> Tensor:
-        """The largest or the mean distance met at each sample: (N,)."""
+        """Return the largest or the mean distance of each sample: (N,)."""
         far = self._distances(case)
         return far.amax(1) if self.over == "max" else far.mean(1)
 
     def distances(
         self, model: Network, x: Samples, target: Target, explainer: Explain, moved: Tensor | None = None
     ) -> Tensor:
-        """Each of the distances: (N, samples). moved (N, samples, *shape): points in place of random ones."""
+        """Return all distances (N, samples). moved (N, samples, *shape): given points instead of random ones."""
         return self._distances(self._case(model, x, target, explainer), moved)
 
     def _distances(self, case: Case, moved: Tensor | None = None) -> Tensor:
@@ -126,10 +126,12 @@ class Stability(Metric[Explain]):
             maps = torch.cat(parts).view(-1, each, x[0].numel())
             far = torch.linalg.vector_norm(maps[:, 1:] - maps[:, :1], dim=2)
             distances.append(far / torch.linalg.vector_norm(maps[:, :1], dim=2) if self.relative else far)
-        return torch.cat(distances).nan_to_num(nan=0.0, posinf=torch.inf).to(x.dtype)  # 0 / 0: nothing, and it stays
+        return (
+            torch.cat(distances).nan_to_num(nan=0.0, posinf=torch.inf).to(x.dtype)
+        )  # 0 / 0: a zero map that does not change
 
     def _draw(self, family: Family, piece: slice) -> Tensor:
-        """Points of the balls of some samples, less the samples: (n, samples, *shape), on the CPU."""
+        """Draw perturbations of some samples: (n, samples, *shape), on the CPU."""
         draws = [
             family.pick(torch.tensor([k])).sample(self.samples, seeded(self.seed, "points", k))[:, 0]
             for k in range(piece.start, piece.stop)

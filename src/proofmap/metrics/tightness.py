@@ -1,4 +1,4 @@
-"""Tightness: how much a certified overlap says, beside what an attack reaches in the same ball."""
+"""Tightness: the certified upper bound of AO(B), or its gap to the value that an attack reaches in the same ball."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ __all__ = ["Tightness"]
 
 Above: TypeAlias = Literal["zero", "attack"]
 
-_ROUNDING = 1e-3  # by which what is equal may differ, absolutely and relatively
+_TOLERANCE = 1e-3  # absolute and relative difference of values that count as equal
 
 
 @dataclass(frozen=True, eq=False)
 class Tightness(Metric[Overlap]):
-    """The certified upper bound of AO(B), as it is or above what an attack reaches; less is better.
+    """The certified upper bound of AO(B), or its difference to the value that an attack reaches; lower is better.
 
-        paper  upper(AO(B)): its Table 2 reports the mean of it over samples
-        gap    upper(AO(B)) - AO of the best adversary met in B, which is at least upper(AO(B)) - AO(B) >= 0, up to
-               rounding; what is clearly below 0 is no bound on this ball, and refused
+        paper  upper(AO(B)); Table 2 of the paper reports its mean over samples
+        gap    upper(AO(B)) - (overlap of the best adversary in B) >= upper(AO(B)) - AO(B) >= 0, up to rounding errors.
+               A clearly negative value is refused, because the overlap cannot be a bound on this ball.
 
-    For one model, samples and ball the two differ by what does not depend on how the bound was made: they rank bound
-    methods alike. Only the gap says how much is left to gain.
+    For a fixed model, samples and ball, the difference of the two does not depend on the bound, so both rank bound
+    methods alike. Only the gap shows how much a tighter bound could gain.
 
-    Called as Tightness(ball)(model, x, target, overlap) with the `pm.overlap(model, x, ball, ...)` that is judged;
-    target None: the overlap's own. attack_steps: gradient steps of the attack, which starts at x (`attack`).
-    batch: balls that are attacked together; by default some 16 MB of points.
+    Called as Tightness(ball)(model, x, target, overlap) with an overlap of `pm.overlap(model, x, ball, ...)`; target
+    None: the target of the overlap. attack_steps: gradient steps of the attack, which starts at x.
+    batch: balls that are attacked together; by default about 16 MB of points.
 
     >>> pm.metrics.Tightness(ball)(model, x, None, pm.overlap(model, x, ball))
     tensor([-10.0599, -13.3980])
@@ -60,14 +60,14 @@ class Tightness(Metric[Overlap]):
     batch: int | None = count(None)
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting."""
+        """Refuse invalid settings."""
         super().__post_init__()
         if not isinstance(self.ball, Ball):
-            raise InputError(f"Tightness got ball={self.ball!r}, expected the pm.Ball of the overlaps that are judged")
+            raise InputError(f"Tightness got ball={self.ball!r}, expected the pm.Ball of the evaluated overlaps")
 
     @classmethod
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Tightness:
-        """On the ball itself."""
+        """Return the metric for the ball."""
         radius_of(cls, ball)
         return cls(ball)
 
@@ -75,25 +75,25 @@ class Tightness(Metric[Overlap]):
         self.ball.at(x)
 
     def _values(self, case: Case) -> Tensor:
-        """How far the bound is above zero, or above the attack: (N,)."""
+        """Return the bound, or its gap to the attack: (N,)."""
         _check_same(case)
         upper: Tensor = case.subject.full
         return upper if self.above == "zero" else upper - self._attack(case)
 
     def both(self, model: Network, x: Samples, target: Target, overlap: Overlap) -> tuple[Tensor, Tensor]:
-        """(lower, upper), each (N,): AO(B) is between what an attack reached and what is proven."""
+        """Return (lower, upper), each (N,): the attack's lower bound and the certified upper bound of AO(B)."""
         case = self._case(model, x, target, overlap)
         _check_same(case)
         return self._attack(case), overlap.full
 
     def _attack(self, case: Case) -> Tensor:
-        """The largest overlap met in each ball, (N,), where it is within the bound."""
+        """Return the largest overlap that an attack finds in each ball (N,). Refuse one above the bound."""
         family, upper = self.ball.at(case.x), case.subject.full
         parts = torch.arange(len(case.x), device=case.x.device).split(case.rows)
         attacks = [attack(case.graph, family.pick(p), case.target[p], steps=self.attack_steps)[0] for p in parts]
         met = torch.cat(attacks)
         above = met - upper
-        if bool((above > _ROUNDING * (1 + upper.abs())).any()):
+        if bool((above > _TOLERANCE * (1 + upper.abs())).any()):
             worst = int(above.argmax())
             raise InputError(
                 f"Tightness got an overlap of at most {float(upper[worst]):.3g} at sample {worst}, where an "
@@ -103,14 +103,14 @@ class Tightness(Metric[Overlap]):
 
 
 def _check_same(case: Case) -> None:
-    """Refuse an overlap of another class, model or sample."""
+    """Refuse the overlap of another class, model or sample."""
     overlap: Overlap = case.subject
     if not torch.equal(case.target, overlap.target):
         raise InputError(
             f"Tightness got target {case.target.tolist()} and an overlap of target {overlap.target.tolist()}, expected "
             "the same"
         )
-    if not torch.allclose(margins(case.logits, case.target), overlap.nominal, rtol=_ROUNDING, atol=_ROUNDING):
+    if not torch.allclose(margins(case.logits, case.target), overlap.nominal, rtol=_TOLERANCE, atol=_TOLERANCE):
         raise InputError(
             "Tightness got an overlap that differs at x itself from the model's margin there, expected one of this "
             "model and these samples, with objective='margin' and no rival"

@@ -1,4 +1,4 @@
-"""What metrics refuse before any work: settings, samples and subjects that are none."""
+"""Checks of the arguments of metrics: groups, samples, models, attributions, explainers and overlaps."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from torch import Tensor, nn
 from proofmap.errors import InputError
 from proofmap.graph import Network
 from proofmap.graph.input_tensor import as_samples
-from proofmap.inputs.array_types import Samples, tensor_of
+from proofmap.inputs.array_types import Samples, to_tensor
 from proofmap.inputs.groups import SampleGrouping
 from proofmap.verify.overlap import Overlap
 
 
 def check_groups(said: str, groups: Any) -> None:
-    """Refuse what groups no variables."""
+    """Refuse objects that are not a grouping or a mask."""
     if not callable(groups) and not isinstance(groups, SampleGrouping | Tensor | np.ndarray):
         raise InputError(f"{said}={groups!r}, expected a grouping such as pm.groups.grid(12), or an integer mask")
 
 
 def check_call(model: Network, x: Samples) -> Tensor:
-    """The samples; what are none is refused, and a model that cannot take them."""
+    """Return the samples. Refuse invalid samples and models that do not fit them."""
     x = as_samples(x, model)
     if not isinstance(model, Network):
         raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or a pm.Graph")
@@ -38,9 +38,9 @@ def check_call(model: Network, x: Samples) -> Tensor:
 
 
 def check_attributions(metric: str, attributions: Any, x: Tensor) -> Tensor:
-    """Attributions in x's shape, whose channels may share one map: (N, *shape) in float64."""
+    """Return the attributions (N, *shape) in float64. The channels of images may share one map."""
     if isinstance(attributions, np.ndarray) and attributions.dtype.kind == "f":
-        attributions = tensor_of(attributions)
+        attributions = to_tensor(attributions)
     if not isinstance(attributions, Tensor) or not attributions.is_floating_point():
         got = attributions.dtype if isinstance(attributions, Tensor | np.ndarray) else type(attributions).__name__
         raise InputError(f"the attributions are {got}, expected a tensor of floats: use torch.as_tensor(...).float()")
@@ -54,17 +54,17 @@ def check_attributions(metric: str, attributions: Any, x: Tensor) -> Tensor:
 
 
 def check_explainer(metric: str, explainer: Any, x: Tensor) -> Any:
-    """A function of (x, target)."""
-    return _called(f"{metric} got an explainer", explainer, "(x, target)", "eva.attribute")
+    """Return the explainer, a function of (x, target)."""
+    return _check_callable(f"{metric} got an explainer", explainer, "(x, target)", "eva.attribute")
 
 
 def check_method(metric: str, method: Any, x: Tensor) -> Any:
-    """A function of (network, x, target)."""
+    """Return the method, a function of (network, x, target)."""
     example = "lambda net, x, c: dataclasses.replace(eva, model=net).attribute(x, c)"
-    return _called(f"{metric} got a method", method, "(network, x, target)", example)
+    return _check_callable(f"{metric} got a method", method, "(network, x, target)", example)
 
 
-def _called(said: str, got: Any, arguments: str, example: str) -> Any:
+def _check_callable(said: str, got: Any, arguments: str, example: str) -> Any:
     if not callable(got):
         raise InputError(
             f"{said} of type {type(got).__name__}, expected a function of {arguments} that returns attributions, such "
@@ -74,7 +74,7 @@ def _called(said: str, got: Any, arguments: str, example: str) -> Any:
 
 
 def check_overlap(metric: str, overlap: Any, x: Tensor) -> Overlap:
-    """A certified overlap of as many samples."""
+    """Return the certified overlap; refuse one with another number of samples."""
     if not isinstance(overlap, Overlap) or not overlap.certified:
         got = "a sampled overlap" if isinstance(overlap, Overlap) else f"an overlap of type {type(overlap).__name__}"
         raise InputError(f"{metric} got {got}, expected a certified one, such as pm.overlap(model, x, ball)")

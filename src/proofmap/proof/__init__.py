@@ -1,1 +1,1 @@
-"""Proofs that others can check: certificates, and the checker that trusts none of the code that made them."""
+"""Certificates of proven overlaps, and their independent checker."""

@@ -1,7 +1,7 @@
-"""Certificates: what is proven of one input and all members of its ball, in a file that others can check.
+"""Certificate: the file with proven bounds of AO(B) and AO(B_u) for one input, which others can check.
 
-Every number in one is what the checker derives, never what an engine of bounds found: an explanation says where to
-look, the certificate what holds, over the reals and as float32 runs the network.
+All numbers are derived by the checker, not by the bounding engine. They hold for the network over the real numbers and
+in float32.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from proofmap.errors import InputError, ProofmapWarning
 from proofmap.proof.certified_file import exported
 from proofmap.proof.never_weaker import Explained
 from proofmap.proof.statement import Array
-from proofmap.runtime.outward_numbers import between, rounded
-from proofmap.storage.records import write
+from proofmap.runtime.outward_numbers import format_interval, format_overlap
+from proofmap.storage.records import write_atomic
 
 __all__ = ["Certificate"]
 
@@ -32,40 +32,40 @@ _ENDING = ".proof"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Certificate:
-    """Proven: AO(B) <= full and AO(B_u) <= frozen[u], for every u; where points were met, how much they reach."""
+    """Proven: AO(B) <= full and AO(B_u) <= frozen[u] for every group u, and lower bounds if points are known."""
 
     claim: Mapping[str, Any]  # claim.json
-    arrays: Mapping[str, Array]  # by the names of their files
+    arrays: Mapping[str, Array]  # file name -> array
     x: Array  # the input, float32
-    network: bytes | None  # the exported network; None: the model is a file of the user's
-    model: Path | None = None  # that file
-    explained: Explained | None = None  # what the explanation proved, where there is one
+    network: bytes | None  # the exported network; None: the model is the user's file
+    model: Path | None = None  # the user's file
+    explained: Explained | None = None  # the bound of the explanation, if there is one
 
     @property
     def full(self) -> float:
-        """What AO(B) is at most."""
+        """The proven upper bound of AO(B)."""
         return float(self.sides()[1][0])
 
     @property
     def frozen(self) -> Array:
-        """(G,) what every AO(B_u) is at most."""
+        """(G,) the proven upper bounds of AO(B_u)."""
         return self.sides()[1][1:]
 
     @property
     def lower(self) -> Array | None:
-        """(1 + G,) what AO(B) and every AO(B_u) are at least; None where no points were met."""
+        """(1 + G,) lower bounds of AO(B) and all AO(B_u); None without known points."""
         return self.sides()[0]
 
     def sides(self, *, reals: bool = False) -> tuple[Array | None, Array]:
-        """(1 + G,) what AO(B) and every AO(B_u) are at least, None where no points were met, and at most.
+        """Return lower (None without known points) and upper bounds of AO(B) and all AO(B_u), each (1 + G,).
 
-        reals: of the network over the reals alone, where ends are closer; else as float32 runs it too.
+        reals: tighter bounds for the network over the reals alone; else bounds that also hold in float32.
         """
         claims = self.claim["claims"]["reals"] if reals else self.claim["claims"]
         return self.arrays.get(claims["lower"]), self.arrays[claims["upper"]]
 
     def order(self, *, reals: bool = True) -> Array:
-        """(n, 2) pairs of groups of which the first is proven to score more; by default over the reals."""
+        """Return pairs of groups (n, 2): the first of a pair is proven to score more, by default over the reals."""
         lower, upper = self.sides(reals=reals)
         if lower is None:
             return np.zeros((0, 2), int)
@@ -73,31 +73,32 @@ class Certificate:
 
     @property
     def leaves(self) -> int:
-        """Parts that the ball was split into, for all rivals; 0 where it was not."""
+        """The number of parts of the ball over all rivals; 0 if the ball was not split."""
         tree = self.arrays.get("tree.npy")
         return 0 if tree is None else int((tree < 0).sum())
 
     @property
     def proven(self) -> bool:
-        """Whether no rival gets ahead on the ball: where all other classes are, no input is classified otherwise."""
+        """Whether no rival gets ahead on the ball. If all other classes are rivals, this proves the class."""
         return self.full < 0
 
     @property
     def content(self) -> bytes:
-        """The bytes of its file: the same claims give the same bytes."""
+        """The bytes of the file. Equal claims give equal bytes."""
         members = {"claim.json": json.dumps(self.claim, sort_keys=True, indent=1).encode()}
         members |= {name: packed(array) for name, array in sorted(self.arrays.items())}
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
             for name, data in members.items():
-                entry = zipfile.ZipInfo(name)  # of 1980: nothing depends on when it was written
+                entry = zipfile.ZipInfo(name)  # has the date 1980, so that bytes do not depend on the time
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 file.writestr(entry, data, compresslevel=9)
         return stream.getvalue()
 
     def save(self, path: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
-        """Write digit.proof and beside it digit.npy, the input, and digit.onnx, the network where it is no file
-        yet; return what a checker is given: certificate, model and input.
+        """Write digit.proof, the input digit.npy, and the exported network digit.onnx if there is no file of it.
+
+        Return the files for the checker: certificate, model and input.
         """
         path = Path(path)
         if path.suffix != _ENDING:
@@ -106,15 +107,19 @@ class Certificate:
         if self.shortfall is not None:
             warnings.warn(self.shortfall, ProofmapWarning, stacklevel=2)
         if self.network is not None:
-            write(model, self.network)
-        write(given, packed(self.x))
-        write(path, self.content)
+            write_atomic(model, self.network)
+        write_atomic(given, packed(self.x))
+        write_atomic(path, self.content)
         return path, model, given
 
     def summary(self) -> str:
-        """What is proven, in one line; and of an exported network, what it was exported from."""
+        """Return one line with the proven bounds, and the origin of an exported network."""
         least, groups = self.lower, len(self.frozen)
-        side = f"<= {rounded(self.full, 'certified')}" if least is None else f"in {between(least[0], self.full)}"
+        side = (
+            f"<= {format_overlap(self.full, 'certified')}"
+            if least is None
+            else f"in {format_interval(least[0], self.full)}"
+        )
         parts = f", {self.leaves} parts" if self.leaves else ""
         ordered = len(self.order())
         pairs = f", over the reals the order of {ordered} pairs of groups" if ordered else ""
@@ -128,14 +133,14 @@ class Certificate:
 
     @property
     def shortfall(self) -> str | None:
-        """One sentence with both numbers where the explanation proved more of AO(B); None: it did not."""
+        """A sentence with both bounds if the explanation has the tighter bound of AO(B); else None."""
         if self.explained is None:
             return None
         return self.explained.shortfall(self.full, float(self.sides(reals=True)[1][0]))
 
     @property
     def exported(self) -> str | None:
-        """One sentence that says from which original the network was exported, with both hashes; None: it was not."""
+        """A sentence with the original of an exported network and both hashes; None without an export."""
         return exported(self.claim["model"])
 
     def __repr__(self) -> str:
@@ -143,7 +148,7 @@ class Certificate:
 
 
 def packed(array: Array) -> bytes:
-    """An array as the bytes of a .npy file, version 1.0."""
+    """Return the bytes of a .npy file, version 1.0."""
     stream = io.BytesIO()
     np.lib.format.write_array(stream, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
     return stream.getvalue()

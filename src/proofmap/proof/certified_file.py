@@ -1,4 +1,4 @@
-"""The ONNX file that a certificate is about: the user's own, or an exported one where the checker cannot read it."""
+"""The ONNX file of a certificate: the user's file, or an export if the checker cannot read it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Certified:
 
     @property
     def stated(self) -> dict[str, Any]:
-        """The part of the claim that names it."""
+        """The entry of the claim that names the file."""
         prepare = None if self.prepare is None else {"mean": None, "std": None, "layout": "NCHW", **self.prepare}
         original = None if self.exported_from is None else dict(self.exported_from)
         return {"sha256": sha256(self.data).hexdigest(), "prepare": prepare, "exported_from": original}
@@ -83,7 +83,7 @@ def exported(model: Mapping[str, Any]) -> str | None:
 
 
 def _read(file: ModelFile) -> bytes:
-    """The bytes of the file, which must be those that were loaded."""
+    """Read the file. Refuse one that has changed since it was loaded."""
     try:
         data = file.path.read_bytes()
     except OSError as error:
@@ -99,7 +99,7 @@ def _read(file: ModelFile) -> bytes:
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Turn a rejection by the checker into an error of ours."""
+    """Convert a rejection by the checker to a BoundError."""
     try:
         yield
     except check.Rejected as error:

@@ -1,4 +1,4 @@
-"""A certificate made: intervals, trees and claims, each as the checker derives it."""
+"""Make a certificate: store intervals and split trees, and let the checker derive the claimed bounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proofmap.graph import Graph
 from proofmap.graph.ir import ModelFile
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
-from proofmap.inputs.membership import into_ball, within
+from proofmap.inputs.membership import inner_family, round_into_ball
 from proofmap.proof import check
 from proofmap.proof.certificate import Certificate
 from proofmap.proof.certified_file import Certified, refusing
@@ -29,21 +29,21 @@ from proofmap.proof.stored_intervals import intervals
 from proofmap.rules import Interval
 from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part
-from proofmap.search.ball_maxima import Balls
-from proofmap.search.unstable_units import units_of
+from proofmap.search.ball_maxima import SampleBalls
+from proofmap.search.unstable_units import build_units
 from proofmap.storage.hashing import versions
 
-__all__ = ["Certified", "ModelFile", "Subject", "certify", "splits"]
+__all__ = ["CertificateSubject", "Certified", "ModelFile", "certify", "splits"]
 
-_UNITS = 4096  # open units at most, for trees that nobody asked for: they take memory of the square of this
-_GRID = 2.0**-24  # claims are multiples of this, and that much away: another machine sums in another order
+_MAX_TREE_UNITS = 4096  # unstable units up to which trees grow by default; memory grows with the square
+_CLAIM_GRID = 2.0**-24  # claims are rounded to multiples with one spare step, for other orders of summation
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """What was asked of one sample: the network, x (1, *shape), its ball, its groups (1, *shape), and the class.
+class CertificateSubject:
+    """The question about one sample: the network, x (1, *shape), the ball, the groups (1, *shape) and the class.
 
-    rival: the one class that may get ahead; None: any other.
+    rival: the only rival class; None: all other classes.
     """
 
     graph: Graph
@@ -56,7 +56,7 @@ class Subject:
 
     @property
     def asked(self) -> Asked:
-        """As a certificate states it."""
+        """The question in the form of a certificate."""
         every = range(self.graph.classes) if self.rival is None else [self.rival]
         rivals = tuple(c for c in every if c != self.target)
         if not rivals:
@@ -70,23 +70,23 @@ class Subject:
 
 
 def splits(graph: Graph) -> bool:
-    """Whether trees can grow: max pools have sides to take where they are maxima of two; clamps have two kinks."""
+    """Return whether the ball can be split. Clamps have two kinks, and max pools must be pairwise maxima."""
     return not any(node.op in ("max_pool", "clamp") for node in in_maxima(graph, torch.zeros(0)).nodes)
 
 
 def certify(
-    subject: Subject,
+    subject: CertificateSubject,
     points: Tensor | None = None,
     growth: Growth | None = None,
     model: Certified | None = None,
     explained: Explained | None = None,
 ) -> Certificate:
-    """Prove it once more, by steps that are few enough for others to follow.
+    """Prove the bounds again, in few steps that the checker can repeat.
 
-    points (1 + G, *shape): inputs that reach much, of B and of every B_u. growth: of trees; None: the ball stays
-    whole. model: the ONNX file that the claims are about; None: the one that the graph was loaded from, or an export.
-    explained: what the explanation proved; a tree that grows until that is `enough` grows only where the whole ball is
-    not.
+    points (1 + G, *shape): points of B and of all B_u with a large overlap. growth: limits of split trees; None: the
+    ball is not split. model: the ONNX file of the claims; None: the file that the graph was loaded from, or an export.
+    explained: the bound of the explanation. A tree that grows until this bound is `enough` grows only if the bound of
+    the whole ball is too weak.
     """
     model = Certified.of(subject.graph) if model is None else model
     asked = subject.asked
@@ -95,7 +95,7 @@ def certify(
 
 
 def _certified(
-    subject: Subject,
+    subject: CertificateSubject,
     asked: Asked,
     points: Tensor | None,
     growth: Growth | None,
@@ -108,18 +108,18 @@ def _certified(
     _check_same(subject, network, question, model.path)
     with part(0.0, 0.5):
         proof = {"intervals": intervals(network, question)}
-    met = None if points is None else _inside(subject, points)
-    lower = None if met is None else _downwards(_reached(network, question, met))
+    points_in_ball = None if points is None else _round_points(subject, points)
+    lower = None if points_in_ball is None else _round_down(_lower_bounds(network, question, points_in_ball))
     with part(0.5, 0.6, "the whole ball"):
         derived = check.Prover(network, question).derive(proof)
-    if growth is not None and _grows(proof["intervals"], derived, growth, explained):
-        at_x = _reached(network, question, asked.x[None])[1]
+    if growth is not None and _needs_trees(proof["intervals"], derived, growth, explained):
+        at_x = _lower_bounds(network, question, asked.x[None])[1]
         least = np.repeat(at_x, 1 + asked.groups) if lower is None else lower[1]
         with part(0.6, 0.9):
             proof |= _trees(subject, asked, proof["intervals"], least, growth)
         with part(0.9, 1.0, "the parts"):
             derived = check.Prover(network, question).derive(proof)
-    upper = -_downwards(-derived)
+    upper = -_round_down(-derived)
     arrays = {**asked.arrays, **{f"{name}.npy": array for name, array in proof.items()}}
     claim = {
         "format": "proofmap-certificate",
@@ -127,22 +127,24 @@ def _certified(
         "made_with": versions(),
         "model": stated,
         **asked.claim,
-        "claims": _claims(upper, lower, met, arrays),
+        "claims": _claims(upper, lower, points_in_ball, arrays),
     }
     network_file = model.data if model.path is None else None
     return Certificate(claim, arrays, asked.x, network_file, model.path, explained)
 
 
-def _grows(stored: Array, derived: Array, growth: Growth, explained: Explained | None) -> bool:
-    """Whether trees are needed: where one only has to be as strong as an explanation, the whole ball may do."""
+def _needs_trees(stored: Array, derived: Array, growth: Growth, explained: Explained | None) -> bool:
+    """Return whether trees are needed. The bound of the whole ball may already be as strong as the explanation."""
     if growth.enough is None:
         return True
     opened = int(((stored[0] < 0) & (stored[1] > 0)).sum())
-    return opened <= _UNITS and not (explained is not None and explained.met(*derived[:, 0].tolist()))
+    return opened <= _MAX_TREE_UNITS and not (explained is not None and explained.met(*derived[:, 0].tolist()))
 
 
-def _check_same(subject: Subject, network: check.Network, question: check.Question, path: Path | None) -> None:
-    """Refuse a file whose network gives other logits at x than the explained one, by more than float32 can round."""
+def _check_same(
+    subject: CertificateSubject, network: check.Network, question: check.Question, path: Path | None
+) -> None:
+    """Refuse a file whose logits at x differ from those of the explained network by more than float32 rounding."""
     with full_precision(subject.x.device), torch.no_grad():
         logits = subject.graph.to(subject.x.device, subject.x.dtype)(subject.x).flatten().double().cpu().numpy()
     prover = check.Prover(network, question, subject.x.cpu().numpy())
@@ -154,17 +156,19 @@ def _check_same(subject: Subject, network: check.Network, question: check.Questi
         )
 
 
-def _inside(subject: Subject, points: Tensor) -> Array:
-    """Points as float32 numbers that lie in their balls exactly."""
-    family = within(subject.family)
+def _round_points(subject: CertificateSubject, points: Tensor) -> Array:
+    """Round points to float32 numbers that lie exactly in their balls."""
+    family = inner_family(subject.family)
     every = family.split(torch.arange(len(points), device=family.x.device))
-    moved: Array = into_ball(points.to(family.x), every, torch.float32).float().cpu().numpy()
+    moved: Array = round_into_ball(points.to(family.x), every, torch.float32).float().cpu().numpy()
     return moved
 
 
-def _trees(subject: Subject, asked: Asked, stored: Array, reached: Array, growth: Growth) -> dict[str, Array]:
-    """Trees on the stored intervals (2, units), which are those of the graph's ReLUs in the same order."""
-    family = _double(subject.family)
+def _trees(
+    subject: CertificateSubject, asked: Asked, stored: Array, reached: Array, growth: Growth
+) -> dict[str, Array]:
+    """Grow trees on the stored intervals (2, units) of the graph's ReLUs, in the same order."""
+    family = _to_float64(subject.family)
     graph = in_maxima(subject.graph.to(torch.device("cpu"), torch.float64), family.x)
     bends = [node for node in graph.nodes if node.op in ("relu", "leaky_relu", "larger")]
     sizes = [node.size for node in bends]
@@ -177,45 +181,47 @@ def _trees(subject: Subject, asked: Asked, stored: Array, reached: Array, growth
     for node, ends in zip(bends, np.split(stored.astype(np.float64), np.cumsum(sizes)[:-1], axis=1), strict=True):
         value = graph[node.inputs[0]]
         known[value.name] = Interval(*(torch.from_numpy(end.copy()).view(1, *value.shape) for end in ends))
-        for name in node.inputs[1:]:  # max(a, b) bends where b - a is 0, wherever a and b are
+        for name in node.inputs[1:]:  # max(a, b) has its kink at b - a = 0, for any a and b
             known[name] = Interval(*(torch.full((1, *value.shape), end, dtype=torch.float64) for end in (-inf, inf)))
     rows = torch.zeros(len(asked.rivals), graph.classes, dtype=torch.float64)
     rows[torch.arange(len(rows)), list(asked.rivals)] = 1
     rows[:, asked.target] = -1
     with full_precision(family.x.device), torch.no_grad():
-        units = units_of(graph, known, family, rows)
+        units = build_units(graph, known, family, rows)
         assert units is not None
         numbers = np.flatnonzero((stored[0] < 0) & (stored[1] > 0))
         opened = Opened(np.repeat([leak(node) for node in bends], sizes)[numbers])
-        return grow(units, Balls(family), torch.from_numpy(reached), asked.rivals, opened, growth)
+        return grow(units, SampleBalls(family), torch.from_numpy(reached), asked.rivals, opened, growth)
 
 
-def _double(family: Family) -> Family:
-    """On the CPU, in float64."""
+def _to_float64(family: Family) -> Family:
+    """Move a family to the CPU in float64."""
     x, lower, upper, eps = (end.double().cpu() for end in (family.x, family.lower, family.upper, family.eps))
     mask = None if family.mask is None else family.mask.cpu()
     return replace(family, x=x, lower=lower, upper=upper, eps=eps, mask=mask)
 
 
-def _reached(network: check.Network, question: check.Question, points: Array) -> Array:
-    """(2, P) lower ends at points: as float32 runs it too, and over the reals alone."""
+def _lower_bounds(network: check.Network, question: check.Question, points: Array) -> Array:
+    """Return lower bounds at points (2, P): those that hold in float32 too, and those over the reals."""
     return np.stack([check.Prover(network, question, points, reals).overlaps() for reals in (False, True)])
 
 
-def _claims(upper: Array, lower: Array | None, met: Array | None, arrays: dict[str, Array]) -> dict[str, Any]:
-    """What is claimed of sides (2, 1 + G), as float32 runs it too and over the reals; arrays go where they are kept."""
+def _claims(
+    upper: Array, lower: Array | None, points_in_ball: Array | None, arrays: dict[str, Array]
+) -> dict[str, Any]:
+    """Return the claims of bounds (2, 1 + G), in float32 and over the reals, and add their arrays to `arrays`."""
     kinds: list[dict[str, Any]] = []
     for kind, prefix in enumerate(("", "reals-")):
         kinds.append({"upper": f"{prefix}upper.npy", "lower": None if lower is None else f"{prefix}lower.npy"})
         arrays[f"{prefix}upper.npy"] = upper[kind]
         if lower is not None:
             arrays[f"{prefix}lower.npy"] = lower[kind]
-    if met is not None:
-        arrays["points.npy"] = np.moveaxis(met, 0, -1)
-    return {**kinds[0], "points": None if met is None else "points.npy", "reals": kinds[1]}
+    if points_in_ball is not None:
+        arrays["points.npy"] = np.moveaxis(points_in_ball, 0, -1)
+    return {**kinds[0], "points": None if points_in_ball is None else "points.npy", "reals": kinds[1]}
 
 
-def _downwards(values: Array) -> Array:
-    """Multiples of the grid below the values, with something to spare."""
-    grid: Array = np.floor(values / _GRID - 1) * _GRID
+def _round_down(values: Array) -> Array:
+    """Round down to multiples of the grid, with one step to spare."""
+    grid: Array = np.floor(values / _CLAIM_GRID - 1) * _CLAIM_GRID
     return grid

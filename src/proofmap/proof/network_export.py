@@ -1,7 +1,6 @@
-"""A traced network as the ONNX file that a certificate is about, and what certificates cover.
+"""Export a traced network to the ONNX file of a certificate, and refuse operations that certificates do not cover.
 
-Only what the calculus of certificates covers is written: layers that are linear, ReLUs, largest entries of windows, and
-moves. Anything else is refused by its name.
+Certificates cover linear layers, ReLUs, max pools, and operations that move entries.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ _COVERED = {
 
 
 def leak(node: Node) -> float:
-    """The slope of a ReLU below 0."""
+    """Return the slope of a ReLU below 0."""
     return 0.0 if node.weight is None else float(node.weight.flatten()[0])
 
 
 def export(graph: Graph) -> bytes:
-    """The file: the same network gives the same bytes."""
+    """Return the bytes of the file. Equal networks give equal bytes."""
     check_covered(graph)
     used = replace(graph, nodes=(graph.input, *_used(graph)))
     return bytes(as_onnx(used).SerializeToString(deterministic=True))
 
 
 def _used(graph: Graph) -> Iterator[Node]:
-    """The nodes up to the output, which comes last, without those that it does not depend on."""
+    """Return the nodes that the output depends on; the output comes last."""
     needed = {graph.output}
     for node in reversed(graph.nodes):
         if node.name in needed:
@@ -59,7 +58,7 @@ def _used(graph: Graph) -> Iterator[Node]:
 
 
 def check_covered(graph: Graph) -> None:
-    """Refuse a network of which a certificate cannot speak."""
+    """Refuse a network that certificates do not cover."""
     if graph.dtype != torch.float32:
         raise InputError(f"got a network in {graph.dtype}, expected float32: certificates are about what float32 runs")
     for node in _used(graph):
@@ -72,7 +71,7 @@ def check_covered(graph: Graph) -> None:
 
 
 def _obstacle(graph: Graph, node: Node) -> str | None:
-    """What a certificate does not cover of a node."""
+    """Describe why certificates do not cover a node; None if they do."""
     a, rank = node.attributes, len(graph[node.inputs[0]].shape)
     if node.op not in _COVERED:
         return f"the operation {node.op}"

@@ -1,22 +1,22 @@
-"""The bound that an explanation proved: a certificate that is weaker says so, with both numbers."""
+"""Compare a certificate with the bound of its explanation, and word the difference if the certificate is weaker."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proofmap.runtime.outward_numbers import rounded
+from proofmap.runtime.outward_numbers import format_overlap
 
 __all__ = ["Explained"]
 
-_OF_LOOSENESS = 0.01  # of what AO(B) is above the overlap at x: stored slopes and intervals have 8 and 16 bits
-_OF_VALUE = 0.001  # of the overlaps themselves: claims are rounded up
+_GAP_TOLERANCE = 0.01  # share of AO(B) minus the overlap at x: stored slopes have 8 bits, and intervals 16
+_VALUE_TOLERANCE = 0.001  # share of the overlaps: claims are rounded up
 
 
 @dataclass(frozen=True)
 class Explained:
-    """What an explanation proved of AO(B).
+    """The bound AO(B) <= full of an explanation.
 
-    full: AO(B) is at most this. nominal: the overlap at x itself. rigorous: whether float32's roundings are covered.
+    nominal: the overlap at x itself. rigorous: whether the bound covers rounding errors of float32.
     """
 
     full: float
@@ -25,24 +25,25 @@ class Explained:
 
     @property
     def enough(self) -> float:
-        """A certificate of AO(B) <= this is no weaker: `full`, and a little room.
+        """The largest bound of a certificate that counts as equally strong: `full` plus a tolerance.
 
-        The room is 1 % of full - nominal, and 0.1 % of the larger magnitude of both.
+        The tolerance is 1 % of full - nominal, plus 0.1 % of the larger magnitude of both.
         """
         size = max(abs(self.full), abs(self.nominal))
-        return self.full + _OF_LOOSENESS * max(0.0, self.full - self.nominal) + _OF_VALUE * size
+        return self.full + _GAP_TOLERANCE * max(0.0, self.full - self.nominal) + _VALUE_TOLERANCE * size
 
     def met(self, full: float, reals: float) -> bool:
-        """Whether a certificate is no weaker that claims AO(B) <= full in float32, and <= reals over the reals."""
+        """Return whether a certificate with AO(B) <= full in float32 and <= reals over the reals is strong enough."""
         return (full if self.rigorous else reals) <= self.enough and (full < 0 or self.full >= 0)
 
     def shortfall(self, full: float, reals: float) -> str | None:
-        """One sentence with both numbers where a certificate is weaker."""
+        """Return a sentence with both bounds if a certificate is weaker."""
         if self.met(full, reals):
             return None
         lost = ", and decides nothing" if full >= 0 > self.full else ""
         covered = "" if self.rigorous else ", where floating-point rounding is not covered"
         return (
-            f"the certificate is weaker than the explanation: it claims AO(B) <= {rounded(full, 'certified')}{lost}; "
-            f"the explanation proved AO(B) <= {rounded(self.full, 'certified')}{covered}"
+            "the certificate is weaker than the explanation: it claims AO(B) <= "
+            f"{format_overlap(full, 'certified')}{lost}; the explanation proved AO(B) <= "
+            f"{format_overlap(self.full, 'certified')}{covered}"
         )

@@ -1,4 +1,4 @@
-"""Max pools of a graph as maxima of two, in the order in which the checker takes them: trees split both alike."""
+"""Rewrite max pools as pairwise maxima, in the order of the checker, so that trees can split them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["in_maxima"]
 
 
 def in_maxima(graph: Graph, like: Tensor) -> Graph:
-    """The same function with `larger` nodes; pools with padding or too many entries stay.
+    """Return an equal graph with `larger` nodes. Pools with padding or too many entries stay.
 
-    New weights are on the device and in the precision of `like`.
+    New weights have the device and precision of `like`.
     """
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -32,7 +32,7 @@ def in_maxima(graph: Graph, like: Tensor) -> Graph:
 
 
 def _fits(node: Node, shape: tuple[int, ...]) -> bool:
-    """Whether every window has all its entries, not one alone, and not too many."""
+    """Return whether all windows are complete and have 2 to `PAIRS` entries."""
     a = node.attributes
     reached = zip(node.shape[1:], a["kernel"], a["stride"], a["dilation"], shape[1:], strict=True)
     whole = all((out - 1) * s + (k - 1) * d < size for out, k, s, d, size in reached)
@@ -40,7 +40,7 @@ def _fits(node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def _tournament(node: Node, source: Node, like: Tensor) -> list[Node]:
-    """Neighbours first, until one is left."""
+    """Reduce the entries of a window by pairwise maxima of neighbours."""
     nodes: list[Node] = []
     names = []
     for place in product(*map(range, node.attributes["kernel"])):
@@ -57,7 +57,7 @@ def _tournament(node: Node, source: Node, like: Tensor) -> list[Node]:
 
 
 def _entries(node: Node, source: Node, place: tuple[int, ...]) -> list[Node]:
-    """The entry at one place of every window, axis by axis."""
+    """Slice the entry at one place of every window, axis by axis."""
     nodes: list[Node] = []
     name, shape = source.name, source.shape
     for axis, k in enumerate(place, start=1):

@@ -1,9 +1,9 @@
-"""Trees for certificates: parts of a ball by the signs of ReLUs, each with slopes and multipliers that fit in a file.
+"""Split trees of certificates: branch and bound on ReLU signs, with slopes and β multipliers in stored precision.
 
-Intervals on a part are those of the whole ball, cut at 0 where its splits say so: that is all a checker knows of it.
-The part that is worst on B, or else on the member that is furthest above what was reached, is split first. One tree a
-rival serves B and all its members. The checker also bounds every rival on the whole ball with the slopes of the smaller
-area, so that a tree, whose slopes suit B, makes no member looser.
+The intervals on a part are those of the whole ball, cut at 0 by its splits, as in the checker. The part with the worst
+bound on B is split first, then the part with the largest gap on any member. One tree per rival is used for B and all
+its members. The checker also bounds every rival on the whole ball with minimum-area slopes, so a tree never makes the
+bound of a member looser.
 """
 
 from __future__ import annotations
@@ -20,29 +20,28 @@ from proofmap.proof.never_weaker import Explained
 from proofmap.proof.statement import Array
 from proofmap.rules import Interval
 from proofmap.runtime.progress import report
-from proofmap.search.ball_maxima import Balls
-from proofmap.search.beta_crown import Choice
-from proofmap.search.branching import FAST, Splits
-from proofmap.search.lp import solved
-from proofmap.search.unstable_units import Units, outward, wide
+from proofmap.search.ball_maxima import SampleBalls
+from proofmap.search.beta_crown import ParameterChoice
+from proofmap.search.branching import FAST_RATES, Brancher
+from proofmap.search.lp import solve_leaf_lps
+from proofmap.search.unstable_units import Units, repeat_interval, round_outward
 from proofmap.settings import check_count, check_number
 
 __all__ = ["Growth", "Opened", "grow", "growth_for"]
 
-_ROOT_STEPS, _STEPS = 100, 30  # on slopes and multipliers
-_AHEAD = 16  # splits that are tried before one is made
-_AT_ONCE = 4  # parts that are split together, at least
-_SHARE = 32  # and of all that there are the 32nd part
-_SMALL = 2.0**-8  # of a part's largest multiplier: smaller ones are left out where that costs nothing
-_ONE = 255  # stands for the slope 1; any other number k for k / 256
+_ROOT_STEPS, _SPLIT_STEPS = 100, 30  # optimisation steps of slopes and multipliers
+_LOOKAHEAD_SPLITS = 16  # candidate splits that are evaluated for each part
+_MIN_SPLIT_BATCH = 4  # parts that are split together, at least
+_BATCH_DIVISOR = 32  # and 1/32 of all parts
+_SMALL_MULTIPLIER = 2.0**-8  # share of the largest multiplier of a part; smaller ones are dropped if the bound allows
+_SLOPE_ONE = 255  # stored number of the slope 1; any other number k means k / 256
 
 
 @dataclass(frozen=True)
 class Growth:
-    """When a tree is large enough: it has so many leaves, or took so long, or no bound is further above what was
-    reached than the gap.
+    """Limits of a tree: the number of leaves, the time, and the gap between upper and lower bounds.
 
-    enough: B need not be bounded closer than by this, and members not at all; None: both are.
+    enough: stop when the bound of B is at most this value, without regard to members; None: bound B and all members.
     """
 
     leaves: int = 192
@@ -52,11 +51,11 @@ class Growth:
 
     @classmethod
     def fitting(cls, groups: int, leaves: int | None = None, seconds: float = 60.0) -> Growth:
-        """As many leaves as leave a file small: of B alone 192, of a family 1024, unless it is said."""
+        """Return limits that keep the file small: by default 192 leaves for B alone, and 1024 for a family."""
         return cls((1024 if groups > 1 else 192) if leaves is None else leaves, seconds)
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of leaves, no time or no gap."""
+        """Refuse invalid limits."""
         check_count("got leaves", self.leaves)
         check_number("got seconds", self.seconds)
         check_number("got gap", self.gap)
@@ -65,8 +64,10 @@ class Growth:
 def growth_for(
     explained: Explained, groups: int, leaves: int | None, seconds: float, searched: bool, splits: bool
 ) -> Growth | None:
-    """How far trees grow: as far as is said; by default after a search as far as is useful, else until a certificate is
-    no weaker than its explanation.
+    """Return the limits of trees; None for no trees.
+
+    By default, trees grow to the usual limits after a search, and else until the certificate is as strong as the
+    explanation.
     """
     if leaves == 0 or (leaves is None and not splits):
         return None
@@ -76,7 +77,7 @@ def growth_for(
 
 @dataclass(eq=False)
 class _Part:
-    """A part of B on which a row is bounded; once it is split, its halves: that above 0, then that below."""
+    """A part of B with the bounds of a row. After a split, `halves` are the part above 0 and the part below."""
 
     row: int
     interval: Interval  # (1, K)
@@ -90,39 +91,40 @@ class _Part:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """The open units as a certificate numbers them, (K,): their slopes below 0."""
+    """The unstable units in the order of the certificate, with their slopes below 0, (K,)."""
 
     leaks: Array
 
-    def stored(self, slopes: Array, multipliers: Array) -> Choice:
-        """What stored numbers (B, K) stand for: k for the slope k / 256 of the whole ReLU, its leak included."""
-        share = np.where(slopes == _ONE, 1.0, slopes / 256)
+    def stored(self, slopes: Array, multipliers: Array) -> ParameterChoice:
+        """Decode stored numbers (B, K): k means the slope k / 256 of the whole ReLU, including its leak."""
+        share = np.where(slopes == _SLOPE_ONE, 1.0, slopes / 256)
         own = np.clip((share - self.leaks) / np.where(self.leaks < 1, 1 - self.leaks, 1.0), 0, 1)
-        return Choice(torch.from_numpy(own), torch.from_numpy(multipliers.astype(np.float64)))
+        return ParameterChoice(torch.from_numpy(own), torch.from_numpy(multipliers.astype(np.float64)))
 
     def numbered(self, slopes: Tensor) -> Array:
-        """The numbers (B, K) next to slopes of units."""
+        """Return the stored numbers (B, K) nearest to slopes."""
         share = self.leaks + (1 - self.leaks) * slopes.double().clamp(0, 1).numpy()
-        numbers: Array = np.minimum(np.rint(share * 256), _ONE).astype(np.uint8)
+        numbers: Array = np.minimum(np.rint(share * 256), _SLOPE_ONE).astype(np.uint8)
         return numbers
 
 
 def grow(
-    units: Units, balls: Balls, reached: Tensor, rivals: Sequence[int], opened: Opened, growth: Growth
+    units: Units, balls: SampleBalls, reached: Tensor, rivals: Sequence[int], opened: Opened, growth: Growth
 ) -> dict[str, Array]:
-    """Trees for the rows of the units, one a rival, as the arrays of a proof. reached (1 + G,): what every member has
-    at least.
+    """Grow one tree per rival, and return the arrays of a proof.
+
+    reached (1 + G,): lower bounds of B and all members.
     """
     until = time.monotonic() + growth.seconds
     work = _Grower(units, balls, reached, opened)
-    roots = work.parts(torch.arange(len(units.rows)), wide(units.interval, len(units.rows)), None)
+    roots = work.parts(torch.arange(len(units.rows)), repeat_interval(units.interval, len(units.rows)), None)
     leaves = list(roots)
     while len(leaves) < growth.leaves and time.monotonic() < until:
         leaves.sort(key=lambda part: work.urgency(part, growth.gap), reverse=True)
         if growth.enough is not None and max(float(part.value[0]) for part in leaves) <= growth.enough:
             break
         report(len(leaves) / growth.leaves, f"{len(leaves)} parts")
-        first = leaves[: max(_AT_ONCE, len(leaves) // _SHARE)]
+        first = leaves[: max(_MIN_SPLIT_BATCH, len(leaves) // _BATCH_DIVISOR)]
         worst = [part for part in first if work.urgency(part, growth.gap) > 0 and part.candidates[0] >= 0]
         worst = worst[: growth.leaves - len(leaves)]
         if not worst:
@@ -132,26 +134,26 @@ def grow(
 
 
 class _Grower:
-    """Bounds parts of one sample's ball, with choices as they are stored."""
+    """Bounds parts of one sample's ball, with slopes and multipliers in stored precision."""
 
-    def __init__(self, units: Units, balls: Balls, reached: Tensor, opened: Opened) -> None:
+    def __init__(self, units: Units, balls: SampleBalls, reached: Tensor, opened: Opened) -> None:
         self.units, self.balls, self.reached, self.opened = units, balls, reached.double(), opened
-        self.splits = Splits(units, balls)
+        self.splits = Brancher(units, balls)
 
     def urgency(self, part: _Part, gap: float) -> float:
-        """How far above what was reached a part is: on B as long as that is more than the gap, then on any member."""
+        """Return the priority of a part: its gap on B while that exceeds `gap`, then its largest gap on a member."""
         excess = part.value - self.reached - gap
         return float(excess[0]) + 1e6 if excess[0] > 0 else float(excess.max())
 
-    def parts(self, row: Tensor, x: Interval, start: Choice | None) -> list[_Part]:
-        """Parts with intervals x (B, K), bounded as well as some steps can."""
-        steps = _ROOT_STEPS if start is None else _STEPS
-        first = Choice.start(outward(x)) if start is None else start.to(torch.float32)
-        best = self.splits.improved(row, x, first, steps, None, FAST)
+    def parts(self, row: Tensor, x: Interval, start: ParameterChoice | None) -> list[_Part]:
+        """Return bounded parts with intervals x (B, K), after optimisation of slopes and multipliers."""
+        steps = _ROOT_STEPS if start is None else _SPLIT_STEPS
+        first = ParameterChoice.start(round_outward(x)) if start is None else start.to(torch.float32)
+        best = self.splits.optimise(row, x, first, steps, None, FAST_RATES)
         candidates = self.splits.candidates(x, best)
-        kept = self._kept(row, x, best.choice)
+        kept = self._encode(row, x, best.choice)
         linear = (candidates[:, 0] < 0).nonzero().flatten()
-        if len(linear):  # no bend is left there: a linear program knows the best multipliers
+        if len(linear):  # parts without unstable units: a linear program finds the best multipliers
             self._solve(row[linear], x.pick(linear), kept, linear)
         value = self._values(row, x, self.opened.stored(*kept))
         return [
@@ -160,37 +162,40 @@ class _Grower:
         ]
 
     def split(self, worst: list[_Part]) -> list[_Part]:
-        """Both halves of each."""
+        """Split parts, and return both halves of each."""
         row = torch.tensor([part.row for part in worst])
         x = Interval(*(torch.cat([getattr(part.interval, side) for part in worst]) for side in ("lower", "upper")))
         kept = (np.stack([getattr(part, name) for part in worst]) for name in ("slopes", "multipliers"))
         choice = self.opened.stored(*kept)
-        ahead = torch.stack([part.candidates[:_AHEAD] for part in worst])
+        ahead = torch.stack([part.candidates[:_LOOKAHEAD_SPLITS] for part in worst])
         most = torch.stack([part.value[0] for part in worst])
-        unit = self.splits.choose(row, outward(x), choice.to(torch.float32), ahead, float(self.reached[0]), most)
+        unit = self.splits.choose_units(
+            row, round_outward(x), choice.to(torch.float32), ahead, float(self.reached[0]), most
+        )
         lower, upper, both = self.splits.halves(x, unit)
         halves = self.parts(row[both], Interval(lower, upper), choice.pick(both))
         for k, part in enumerate(worst):
             part.unit, part.halves = int(unit[k]), [halves[k], halves[k + len(worst)]]
         return halves
 
-    def _kept(self, row: Tensor, x: Interval, choice: Choice) -> tuple[Array, Array]:
-        """Slopes (B, K) and multipliers as they are stored; small multipliers go where B's bound allows it."""
+    def _encode(self, row: Tensor, x: Interval, choice: ParameterChoice) -> tuple[Array, Array]:
+        """Return slopes and multipliers (B, K) in stored form, without small multipliers that B does not need."""
         slopes = self.opened.numbered(choice.slopes)
         multipliers = choice.multipliers.clamp(-6e4, 6e4).to(torch.float16).numpy()
-        least = _SMALL * np.abs(multipliers).max(1, keepdims=True, initial=0)
+        least = _SMALL_MULTIPLIER * np.abs(multipliers).max(1, keepdims=True, initial=0)
         fewer = np.where(np.abs(multipliers) < least, np.float16(0), multipliers)
         whole, thin = (self._values(row, x, self.opened.stored(slopes, g))[:, 0] for g in (multipliers, fewer))
         return slopes, np.where((thin <= whole + 1e-4)[:, None].numpy(), fewer, multipliers)
 
     def _solve(self, row: Tensor, x: Interval, kept: tuple[Array, Array], linear: Tensor) -> None:
-        """Put the multipliers of linear programs in the place of those that were found, where they bound B lower.
+        """Replace multipliers by those of linear programs if they give a lower bound of B.
 
-        Of a part that is empty they may be arbitrarily large, and are rounded when they are stored: smaller ones are
-        tried too.
+        For an empty part they can be arbitrarily large and are rounded when stored, so smaller multiples are tried too.
         """
         slopes, multipliers = kept[0][linear], kept[1]
-        solution, _, works = solved(self.units, self.balls, self.units.rows.pick(row), x, torch.zeros_like(linear))
+        solution, _, works = solve_leaf_lps(
+            self.units, self.balls, self.units.rows.pick(row), x, torch.zeros_like(linear)
+        )
         best = self._values(row, x, self.opened.stored(slopes, multipliers[linear]))[:, 0]
         for scale in (1.0, 2.0**-6, 2.0**-12):
             tried = (scale * solution).clamp(-6e4, 6e4).to(torch.float16).numpy()
@@ -199,14 +204,14 @@ class _Grower:
             multipliers[linear[lower].numpy()] = tried[lower.numpy()]
             best = torch.where(lower, found, best)
 
-    def _values(self, row: Tensor, x: Interval, choice: Choice) -> Tensor:
-        """Upper bounds (B, 1 + G), in float64."""
-        found = self.splits.bounded(row, x, choice)
-        return found.bias[:, None] + self.balls.every(found.form)
+    def _values(self, row: Tensor, x: Interval, choice: ParameterChoice) -> Tensor:
+        """Return upper bounds (B, 1 + G) in float64."""
+        found = self.splits.bound(row, x, choice)
+        return found.bias[:, None] + self.balls.member_suprema(found.form)
 
 
 def _written(roots: Sequence[_Part], rivals: Sequence[int]) -> dict[str, Array]:
-    """Trees one after the other: the unit that is split, then that half above 0, then that below; -1 for a leaf."""
+    """Write trees in preorder: the split unit, its half above 0, then its half below; -1 for a leaf."""
     tree: list[int] = []
     leaves: list[_Part] = []
     waiting = list(roots)[::-1]

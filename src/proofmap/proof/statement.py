@@ -1,4 +1,4 @@
-"""What a certificate is about, as its file states it: an input, its ball, its groups and the classes."""
+"""The statement of a certificate: its input, ball, groups and classes, in the form of its file."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Array", "Asked"]
 
 Array = NDArray[Any]
 
-_FAR = 2.0**1000  # stands for no end: further than float32 goes
+_UNBOUNDED = 2.0**1000  # stands for an infinite end of the domain; beyond the range of float32
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """One sample with its ball: the parts of the claim that name them, and the arrays that these refer to."""
+    """A sample with its ball: the entries of the claim, and the arrays that they name."""
 
     x: Array  # (*shape) float32
     ball: Mapping[str, Any]
@@ -33,14 +33,14 @@ class Asked:
     groups: int
     target: int
     rivals: tuple[int, ...]
-    arrays: Mapping[str, Array] = field(default_factory=dict)  # by the names of their files
+    arrays: Mapping[str, Array] = field(default_factory=dict)  # file name -> array
 
     @classmethod
     def of(cls, x: Tensor, ball: Ball, mask: Tensor | None, groups: int, target: int, rivals: tuple[int, ...]) -> Asked:
-        """x (1, *shape), mask (1, *shape)."""
+        """Create the statement for x (1, *shape) and mask (1, *shape)."""
         if x.dtype != torch.float32:
             raise InputError(f"got inputs in {x.dtype}, expected float32: certificates are about what float32 runs")
-        ball.at(x)  # refuses a ball that is more than what is stated here: one-hot blocks that may change
+        ball.at(x)  # refuses balls that the claim cannot express, such as one-hot blocks
         arrays: dict[str, Array] = {}
         stated = {
             "norm": "inf" if ball.norm == inf else f"{ball.norm:g}",
@@ -58,7 +58,7 @@ class Asked:
 
     @property
     def claim(self) -> dict[str, Any]:
-        """The parts of the claim that say it."""
+        """The entries of the claim."""
         return {
             "input": {"sha256": sha256(self.x.astype("<f4").tobytes()).hexdigest(), "shape": list(self.x.shape)},
             "ball": dict(self.ball),
@@ -69,14 +69,14 @@ class Asked:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The ball with its arrays in place of their names, as the checker takes it."""
+        """The ball with arrays instead of their file names, as the checker needs it."""
         ends = self.ball["domain"]
         domain = None if ends is None else [self.arrays.get(end, end) for end in ends]
         return {**self.ball, "eps": self.arrays.get(self.ball["eps"], self.ball["eps"]), "domain": domain}
 
 
 def _number(value: float) -> str:
-    """A number as its user wrote it: "0.01" is exactly 1/100."""
+    """Return the shortest decimal text of a number: "0.01" means exactly 1/100."""
     return repr(float(value))
 
 
@@ -97,7 +97,7 @@ def _domain(ball: Ball, x: Tensor, arrays: dict[str, Array]) -> list[str]:
     for name, end in zip(("low.npy", "high.npy"), ball.domain, strict=True):
         if (isinstance(end, Tensor) and end.numel() > 1) or isinf(end):
             values: Array = resolve_end(end, x.double())[0].cpu().numpy()
-            arrays[name] = np.clip(values, -_FAR, _FAR)
+            arrays[name] = np.clip(values, -_UNBOUNDED, _UNBOUNDED)
             ends.append(name)
         else:
             ends.append(_number(float(end)))

@@ -33,55 +33,66 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.receptive_fields import Shapes
-from proofmap.inputs.window_forms import Windows
-from proofmap.rounding.float32_sums import FLUSHED, SINGLE, computed, constants_of, gamma, gammas, run_of, unit_of
-from proofmap.rounding.magnitudes import COPIES, SIZES, Sizes, magnitude, terms
+from proofmap.inputs.window_forms import WindowForms
+from proofmap.rounding.float32_sums import (
+    FLOAT32_UNIT,
+    UNDERFLOW,
+    constants_of,
+    float32_error,
+    gamma,
+    gammas,
+    linear_float32_error,
+    unit_roundoff,
+)
+from proofmap.rounding.magnitudes import COPIES, MAGNITUDES, Magnitudes, magnitude, product_counts
 from proofmap.rules import RULES, Form, Interval, Linear
-from proofmap.rules.rule import AnyForm, Pulled, differentiated
+from proofmap.rules.rule import AnyForm, Pullable, differentiated
 from proofmap.rules.scalar_lines import Lines, at_rows
-from proofmap.runtime.block_sums import dot, roundings
+from proofmap.runtime.block_sums import additions_per_product, dot
 
 if TYPE_CHECKING:
     from proofmap.bounds.state import BoundState
 
-__all__ = ["Rounding"]
+__all__ = ["RoundingErrors"]
 
-_MORE = 4  # rounding errors of a value beside its products: the bias, a weight that was cast, one more operation
-_LINES = 32  # rounding errors of a line's slope and bias, and of the products with them
-_INPUT = 16  # rounding errors of a ball's endpoints, and of the sums over the ball
-_LARGEST = 2.0**-6  # share of a type's range: sums of larger numbers may overflow
-_WIDE = 256  # with more products per coefficient than this, dense forms pass a convolution in float64
-_NARROWS = 8  # output channels per input channel from which on window forms pass it in float64 too
+_VALUE_ERRORS = 4  # rounding errors of a value beside its products: bias, a weight that was cast, one more operation
+_LINE_ERRORS = 32  # rounding errors of a line's slope and bias, and of the products with them
+_INPUT_ERRORS = 16  # rounding errors of a ball's endpoints, and of the sums over the ball
+_RANGE_SHARE = 2.0**-6  # share of a type's range: sums of larger numbers may overflow
+_FLOAT64_MIN_PRODUCTS = 256  # with more products per coefficient than this, dense forms pass a convolution in float64
+_FLOAT64_CHANNEL_RATIO = 8  # output channels per input channel from which on window forms pass it in float64 too
 
 
-class Rounding:
+class RoundingErrors:
     """Rounding error tensors T of all nodes, for the bounds of some cases.
 
     The members of a ball reuse the tensors of the whole ball (`of`, `case`), which are valid for every subset of it.
     """
 
-    def __init__(self, knowledge: BoundState, of: Rounding | None = None, case: Tensor | None = None) -> None:
-        self._known, self._of, self._case = ref(knowledge), of, case  # weak: the bounds own this object
-        self._kept = None if of is None else of._knowledge  # keeps the ball's bounds alive
-        dtype = knowledge.balls.x.dtype
-        self.unit: float = unit_of(dtype)
-        self._tiny, self._most = torch.finfo(dtype).tiny, torch.finfo(dtype).max * _LARGEST
+    def __init__(self, state: BoundState, of: RoundingErrors | None = None, case: Tensor | None = None) -> None:
+        self._bounds, self._of, self._case = ref(state), of, case  # weak: the bounds own this object
+        self._keep_alive = None if of is None else of._state  # keeps the ball's bounds alive
+        dtype = state.balls.x.dtype
+        self.unit: float = unit_roundoff(dtype)
+        self._tiny, self._overflow_limit = torch.finfo(dtype).tiny, torch.finfo(dtype).max * _RANGE_SHARE
         self._radii: dict[tuple[str, int], tuple[Tensor | None, Tensor]] = {}
-        self._runs: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
-        self._moved: dict[tuple[str, int], tuple[Lines, Lines]] = {}
-        self._widths: dict[str, Tensor] = {}
-        self._double: dict[str, Node] = {}
-        self._readers = Counter(name for node in knowledge.graph.nodes for name in node.inputs)
-        self._readers[knowledge.graph.output] += 1
-        self._depth = 2 * len(knowledge.graph.nodes) + 8  # offsets and errors that are added up on the way to the input
+        self._float32_errors: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
+        self._moved_lines: dict[tuple[str, int], tuple[Lines, Lines]] = {}
+        self._interval_errors: dict[str, Tensor] = {}
+        self._float64_nodes: dict[str, Node] = {}
+        self._readers = Counter(name for node in state.graph.nodes for name in node.inputs)
+        self._readers[state.graph.output] += 1
+        self._offset_additions = (
+            2 * len(state.graph.nodes) + 8
+        )  # offsets and errors that are added up on the way to the input
 
     @property
-    def _knowledge(self) -> BoundState:
-        knowledge = self._known()
-        assert knowledge is not None
-        return knowledge
+    def _state(self) -> BoundState:
+        state = self._bounds()
+        assert state is not None
+        return state
 
-    def radius(self, node: Node, products: int) -> tuple[Tensor | None, Tensor]:
+    def node_error(self, node: Node, products: int) -> tuple[Tensor | None, Tensor]:
         """Return T, (C, *shape), the error per unit of a row's coefficient (None: no error), and (C,) the error of
         every row.
 
@@ -90,62 +101,71 @@ class Rounding:
         key = node.name, products
         if key not in self._radii:
             if self._of is not None:
-                radius, every = self._of.radius(node, products)
+                radius, every = self._of.node_error(node, products)
                 self._radii[key] = radius if radius is None else radius[self._case], every[self._case]
             else:
-                self._radii[key] = self._new(node, products)
+                self._radii[key] = self._compute_node_error(node, products)
         return self._radii[key]
 
-    def _new(self, node: Node, products: int) -> tuple[Tensor | None, Tensor]:
-        inputs = [self._knowledge.interval(name) for name in node.inputs]
+    def _compute_node_error(self, node: Node, products: int) -> tuple[Tensor | None, Tensor]:
+        inputs = [self._state.interval(name) for name in node.inputs]
         sums = sum((magnitude(x).flatten(1).sum(1) for x in inputs), torch.zeros_like(inputs[0].lower.flatten(1)[:, 0]))
         every = 16 * self._tiny * (node.size + 1) * (1 + sums)
         if isinstance(RULES[node.op], Linear):
-            radius = self._linear(node, products)
+            radius = self._linear_error(node, products)
         else:
-            sizes: Sizes = SIZES[node.op](node, *inputs)
-            radius = gamma(_LINES + self._depth, self.unit) * sizes.slopes
-            radius = radius + gamma(self._added(node.size) + _LINES + self._depth, self.unit) * sizes.biases
-            if sizes.run is not None:
-                radius = radius + computed(sizes.run, sizes.roundings)
-        return radius if radius is None else self._up(radius, self._added(node.size)), every
+            sizes: Magnitudes = MAGNITUDES[node.op](node, *inputs)
+            radius = gamma(_LINE_ERRORS + self._offset_additions, self.unit) * sizes.slopes
+            radius = (
+                radius
+                + gamma(self._additions(node.size) + _LINE_ERRORS + self._offset_additions, self.unit) * sizes.biases
+            )
+            if sizes.value is not None:
+                radius = radius + float32_error(sizes.value, sizes.errors)
+        return radius if radius is None else self._round_up(radius, self._additions(node.size)), every
 
-    def _linear(self, node: Node, products: int) -> Tensor | None:
+    def _linear_error(self, node: Node, products: int) -> Tensor | None:
         """Return R + γ_p |L| m + γ_q |b|; None if the operation only copies entries."""
         rule = RULES[node.op]
         assert isinstance(rule, Linear)
-        run, size, _ = self._run(node)
+        value_error, size, _ = self._float32_error(node)
         if node.op in COPIES:
             once = rule.moves(node) or node.op == "concat"
-            return None if once else gamma(products + _MORE, self.unit) * size
-        radius = run + gamma(products + 4 * _MORE, self.unit) * size
+            return None if once else gamma(products + _VALUE_ERRORS, self.unit) * size
+        radius = value_error + gamma(products + 4 * _VALUE_ERRORS, self.unit) * size
         constants = constants_of(node)
         if constants is None:
             return radius
-        return radius + gamma(self._added(node.size) + 4 * _MORE + self._depth, self.unit) * constants.abs()
+        return (
+            radius
+            + gamma(self._additions(node.size) + 4 * _VALUE_ERRORS + self._offset_additions, self.unit)
+            * constants.abs()
+        )
 
-    def _run(self, node: Node) -> tuple[Tensor, Tensor, Tensor]:
+    def _float32_error(self, node: Node) -> tuple[Tensor, Tensor, Tensor]:
         """Return R and |L| m of a linear operation, (C, *shape) each, and the largest number of products it adds up,
         (C,).
         """
-        if node.name not in self._runs:
+        if node.name not in self._float32_errors:
             if self._of is not None:
-                run, size, count = self._of._run(node)
-                self._runs[node.name] = run[self._case], size[self._case], count[self._case]
+                value_error, size, count = self._of._float32_error(node)
+                self._float32_errors[node.name] = value_error[self._case], size[self._case], count[self._case]
             else:
-                inputs = [self._knowledge.interval(name) for name in node.inputs]
-                signed = not self._knowledge.arithmetic  # interval arithmetic is much looser than this refinement
-                self._runs[node.name] = run_of(node, inputs, self._up, self.unit, signed=signed)
-        return self._runs[node.name]
+                inputs = [self._state.interval(name) for name in node.inputs]
+                signed = not self._state.arithmetic  # interval arithmetic is much looser than this refinement
+                self._float32_errors[node.name] = linear_float32_error(
+                    node, inputs, self._round_up, self.unit, signed=signed
+                )
+        return self._float32_errors[node.name]
 
-    def _products(self, node: Node, form: Form) -> int:
+    def _product_count(self, node: Node, form: Form) -> int:
         """Return how many products are added up to one coefficient behind the node, in the type of the bounds.
 
         The count is 0 for forms that pass the node in float64.
         """
         if not isinstance(RULES[node.op], Linear) or self._in_double(node, form):
             return 0
-        _, readers = terms(node, self._shapes(node))
+        _, readers = product_counts(node, self._shapes(node))
         return readers
 
     def _in_double(self, node: Node, form: Form) -> bool:
@@ -154,11 +174,15 @@ class Rounding:
         Dense forms do so through every wide convolution. Window forms do so only where the number of channels falls by
         a large factor.
         """
-        if node.op != "conv" or self.unit != SINGLE or terms(node, self._shapes(node))[1] <= _WIDE:
+        if (
+            node.op != "conv"
+            or self.unit != FLOAT32_UNIT
+            or product_counts(node, self._shapes(node))[1] <= _FLOAT64_MIN_PRODUCTS
+        ):
             return False
         assert node.weight is not None
-        if isinstance(form, Windows):
-            return len(node.weight) >= _NARROWS * node.weight.shape[1] and not differentiated(form.values)
+        if isinstance(form, WindowForms):
+            return len(node.weight) >= _FLOAT64_CHANNEL_RATIO * node.weight.shape[1] and not differentiated(form.values)
         return not differentiated(form)
 
     def pull(self, node: Node, form: AnyForm) -> tuple[tuple[AnyForm, ...], Tensor | None]:
@@ -166,22 +190,22 @@ class Rounding:
         rule = RULES[node.op]
         assert isinstance(rule, Linear)
         if self._in_double(node, form):
-            if node.name not in self._double:
+            if node.name not in self._float64_nodes:
                 assert node.weight is not None
-                self._double[node.name] = replace(node, weight=node.weight.double())
-            node = self._double[node.name]
+                self._float64_nodes[node.name] = replace(node, weight=node.weight.double())
+            node = self._float64_nodes[node.name]
         return rule.pull(node, self._shapes(node), form)
 
     def _shapes(self, node: Node) -> Shapes:
-        return tuple(self._knowledge.graph[name].shape for name in node.inputs)
+        return tuple(self._state.graph[name].shape for name in node.inputs)
 
-    def _added(self, count: int) -> int:
+    def _additions(self, count: int) -> int:
         """Return how many additions a product passes in a sum of `count` products: block sums in float32, else any
         order.
         """
-        return roundings(count) if self.unit == SINGLE else count
+        return additions_per_product(count) if self.unit == FLOAT32_UNIT else count
 
-    def outward(self, node: Node, relaxation: Pulled, form: Form) -> tuple[Pulled, dict[str, int]]:
+    def move_outward(self, node: Node, relaxation: Pullable, form: Form) -> tuple[Pullable, dict[str, int]]:
         """Move relaxation lines outward by the errors of the rows that pass them.
 
         The lines also pay for the linear operation before the node, if nothing else reads it: |A⁺ u + A⁻ l| T = A⁺ |u|
@@ -191,35 +215,35 @@ class Rounding:
         if not isinstance(relaxation, Lines):
             return relaxation, {}
         (name,) = node.inputs
-        before = self._knowledge.graph[name]
+        before = self._state.graph[name]
         alone = self._readers[name] == 1 and isinstance(RULES.get(before.op), Linear)
-        products = self._products(before, form) if alone else -1
+        products = self._product_count(before, form) if alone else -1
         key = node.name, products
-        if key not in self._moved or self._moved[key][0] is not relaxation:
-            passed = self.radius(before, products)[0] if alone else None
-            self._moved[key] = relaxation, self._moved_by(node, relaxation, passed)
-        return self._moved[key][1], {node.name: 0, name: products}
+        if key not in self._moved_lines or self._moved_lines[key][0] is not relaxation:
+            passed = self.node_error(before, products)[0] if alone else None
+            self._moved_lines[key] = relaxation, self._move_lines(node, relaxation, passed)
+        return self._moved_lines[key][1], {node.name: 0, name: products}
 
-    def _moved_by(self, node: Node, lines: Lines, passed: Tensor | None) -> Lines:
-        radius, _ = self.radius(node, 0)
+    def _move_lines(self, node: Node, lines: Lines, passed: Tensor | None) -> Lines:
+        radius, _ = self.node_error(node, 0)
         assert radius is not None
         above = below = radius
         if passed is not None:
             slopes = lines.upper_slope.abs(), lines.lower_slope.abs()
-            more = 1 + 2 * gamma(2 * _MORE + self._depth, self.unit)
+            more = 1 + 2 * gamma(2 * _VALUE_ERRORS + self._offset_additions, self.unit)
             above, below = (torch.addcmul(radius, slope, passed).mul_(more) for slope in slopes)
         lower = -below if lines.lower_bias is None else lines.lower_bias - below
         return Lines(lines.lower_slope, lower, lines.upper_slope, lines.upper_bias + above)
 
-    def _up(self, value: Tensor, count: int) -> Tensor:
+    def _round_up(self, value: Tensor, count: int) -> Tensor:
         """Return an upper bound of the exact sum, given a computed sum of `count` nonnegative numbers.
 
         The bound is infinite where later sums of such numbers may overflow.
         """
-        value = value * (1 + 2 * gamma(count + _MORE + self._depth, self.unit))
-        return torch.where(value <= self._most, value, torch.inf)
+        value = value * (1 + 2 * gamma(count + _VALUE_ERRORS + self._offset_additions, self.unit))
+        return torch.where(value <= self._overflow_limit, value, torch.inf)
 
-    def widened(self, node: Node, inputs: list[Interval]) -> Interval:
+    def interval_arithmetic(self, node: Node, inputs: list[Interval]) -> Interval:
         """Return the node's interval by interval arithmetic, widened by all rounding errors."""
         if node.op in COPIES:
             rule = RULES[node.op]
@@ -229,44 +253,46 @@ class Rounding:
         value = RULES[node.op].interval(node, *inputs)
         if isinstance(RULES[node.op], Linear):
             if len(inputs) == 2 and node.op == "add":
-                return self._sum(*inputs)
-            radius = self._wider(node)
+                return self._add_intervals(*inputs)
+            radius = self._interval_error(node)
             return Interval(value.lower - radius, value.upper + radius)
-        sizes: Sizes = SIZES[node.op](node, *inputs)
-        if sizes.ends is None:
+        sizes: Magnitudes = MAGNITUDES[node.op](node, *inputs)
+        if sizes.endpoint is None:
             return value
-        radius = self._up(gamma(_LINES, self.unit) * sizes.ends, 1)
-        if sizes.run is not None:
-            radius = radius + self._up(computed(sizes.run, sizes.roundings), 1)
+        radius = self._round_up(gamma(_LINE_ERRORS, self.unit) * sizes.endpoint, 1)
+        if sizes.value is not None:
+            radius = radius + self._round_up(float32_error(sizes.value, sizes.errors), 1)
         return Interval(value.lower - radius, value.upper + radius)
 
-    def _wider(self, node: Node) -> Tensor:
+    def _interval_error(self, node: Node) -> Tensor:
         """Return the error (C, *shape) of interval arithmetic behind a linear operation.
 
         The ball's error also holds for its members, because their intervals are subsets of the ball's.
         """
         if self._of is not None:
-            return self._of._wider(node)[self._case]
-        if node.name not in self._widths:
-            run, size, read = self._run(node)
+            return self._of._interval_error(node)[self._case]
+        if node.name not in self._interval_errors:
+            value_error, size, read = self._float32_error(node)
             constants = constants_of(node)
             if constants is not None:
                 size = size + constants.abs()
-            part = gammas(read + 4 * _MORE + self._depth, self.unit).view(-1, *[1] * len(node.shape))
-            radius = self._up(run + part * size, _MORE)
-            self._widths[node.name] = radius
-        return self._widths[node.name]
+            part = gammas(read + 4 * _VALUE_ERRORS + self._offset_additions, self.unit).view(-1, *[1] * len(node.shape))
+            radius = self._round_up(value_error + part * size, _VALUE_ERRORS)
+            self._interval_errors[node.name] = radius
+        return self._interval_errors[node.name]
 
-    def _sum(self, one: Interval, other: Interval) -> Interval:
+    def _add_intervals(self, one: Interval, other: Interval) -> Interval:
         """Add two intervals. A rounded sum of two numbers has the sign of the exact sum, and a relative error."""
         ends = []
         for sign, a, b in ((-1, one.lower, other.lower), (1, one.upper, other.upper)):
             end = a + b
-            radius = (gamma(_MORE, SINGLE) + gamma(_MORE, self.unit)) * end.abs() + 2 * FLUSHED * (end != 0)
-            ends.append(end + sign * self._up(radius, _MORE))
+            radius = (
+                gamma(_VALUE_ERRORS, FLOAT32_UNIT) + gamma(_VALUE_ERRORS, self.unit)
+            ) * end.abs() + 2 * UNDERFLOW * (end != 0)
+            ends.append(end + sign * self._round_up(radius, _VALUE_ERRORS))
         return Interval(*ends)
 
-    def pushed(self, node: Node, sizes: list[Tensor]) -> Tensor:
+    def forward_error(self, node: Node, sizes: list[Tensor]) -> Tensor:
         """Return the error (C, *shape) of forward-propagated affine forms (both sides) behind a node.
 
         sizes: bounds Σ |w_i| (|x_i| + |δ_i|) + |b| of both sides before the node. The error is that of a form pulled
@@ -274,96 +300,104 @@ class Rounding:
         """
         rule = RULES[node.op]
         if isinstance(rule, Linear):
-            read, _ = terms(node, self._shapes(node))
-            size = self._up(rule.magnitude(node, *sizes), read)
-        elif isinstance(lines := self._knowledge.relaxations[node.name], Lines):
+            read, _ = product_counts(node, self._shapes(node))
+            size = self._round_up(rule.magnitude(node, *sizes), read)
+        elif isinstance(lines := self._state.relaxations[node.name], Lines):
             below = 0.0 if lines.lower_bias is None else lines.lower_bias.abs()
             slope = torch.maximum(lines.lower_slope.abs(), lines.upper_slope.abs())
             read, size = 1, slope * sizes[0] + lines.upper_bias.abs() + below
         else:
-            read, reached = 1, SIZES[node.op](node, *(Interval(-one, one) for one in sizes))
+            read, reached = 1, MAGNITUDES[node.op](node, *(Interval(-one, one) for one in sizes))
             size = reached.slopes + reached.biases
-        radius, every = self.radius(node, terms(node, self._shapes(node))[1] if isinstance(rule, Linear) else 0)
-        cost = self._up(gamma(4 * read + _LINES + self._depth, self.unit) * size, 1)
+        radius, every = self.node_error(
+            node, product_counts(node, self._shapes(node))[1] if isinstance(rule, Linear) else 0
+        )
+        cost = self._round_up(gamma(4 * read + _LINE_ERRORS + self._offset_additions, self.unit) * size, 1)
         cost = cost + every.view(-1, *[1] * len(node.shape))
         return cost if radius is None else cost + radius
 
-    def box(self) -> Interval:
+    def input_interval(self) -> Interval:
         """Return the input's interval, widened because the balls' endpoints are rounded too."""
-        low, high = self._knowledge.balls.box()
-        radius = self._up(gamma(_INPUT, self.unit) * self.reach, 1) + FLUSHED  # a denormal input may be flushed to 0
+        low, high = self._state.balls.box()
+        radius = (
+            self._round_up(gamma(_INPUT_ERRORS, self.unit) * self.input_magnitude, 1) + UNDERFLOW
+        )  # a denormal input may be flushed to 0
         return Interval(low - radius, high + radius)
 
     @property
-    def reach(self) -> Tensor:
+    def input_magnitude(self) -> Tensor:
         """|x| + |δ|, an upper bound of every |x + δ|."""
-        return self._knowledge.balls.x.abs() + self._swing
+        return self._state.balls.x.abs() + self._perturbation
 
     @property
-    def _swing(self) -> Tensor:
-        return torch.maximum(-self._knowledge.balls.lower, self._knowledge.balls.upper)
+    def _perturbation(self) -> Tensor:
+        return torch.maximum(-self._state.balls.lower, self._state.balls.upper)
 
-    def passing(self, node: Node, form: Form, owner: Tensor, *, first: bool, paid: int) -> Tensor:
+    def row_error(self, node: Node, form: Form, owner: Tensor, *, first: bool, paid_products: int) -> Tensor:
         """Return the error (K,) that rows gain at a node.
 
         first: whether the node is the first one that the rows pass.
-        paid: the number of products that the reader's lines already pay for; -1: they pay nothing.
+        paid_products: the number of products that the reader's lines already pay for; -1: they pay nothing.
         """
-        products = self._products(node, form)
+        products = self._product_count(node, form)
         if not first or products == 0:
-            return self._passed(node, form, owner, products, paid)
-        counts = _nonzero(form).clamp(max=products)
-        cost = torch.zeros_like(counts, dtype=self._knowledge.balls.x.dtype)
+            return self._error_for_products(node, form, owner, products, paid_products)
+        counts = _bound_nonzero(form).clamp(max=products)
+        cost = torch.zeros_like(counts, dtype=self._state.balls.x.dtype)
         for count in counts.unique().tolist():  # a row's error must not depend on the other rows
-            cost = torch.where(counts == count, self._passed(node, form, owner, count, paid), cost)
+            cost = torch.where(counts == count, self._error_for_products(node, form, owner, count, paid_products), cost)
         return cost
 
-    def _passed(self, node: Node, form: Form, owner: Tensor, products: int, paid: int) -> Tensor:
-        """Return the error of `passing` for a given number of products, (K,) or (1,)."""
-        radius, every = self.radius(node, products)
+    def _error_for_products(self, node: Node, form: Form, owner: Tensor, products: int, paid_products: int) -> Tensor:
+        """Return the error of `row_error` for a given number of products, (K,) or (1,)."""
+        radius, every = self.node_error(node, products)
         cost = every if len(every) == 1 else every[owner]
-        return cost if paid >= products or radius is None else cost + self._cost(radius, form, owner)
+        return cost if paid_products >= products or radius is None else cost + self._weighted_error(radius, form, owner)
 
-    def joined(self, name: str, form: Form, owner: Tensor) -> Tensor:
+    def sum_error(self, name: str, form: Form, owner: Tensor) -> Tensor:
         """Return the error (K,) of adding up two forms of one value."""
-        node = self._knowledge.graph[name]
-        size = self.reach if node.op == "input" else magnitude(self._knowledge.interval(name))
-        return self._cost(self._up(gamma(_MORE, self.unit) * size + self._tiny, self._added(node.size)), form, owner)
+        node = self._state.graph[name]
+        size = self.input_magnitude if node.op == "input" else magnitude(self._state.interval(name))
+        return self._weighted_error(
+            self._round_up(gamma(_VALUE_ERRORS, self.unit) * size + self._tiny, self._additions(node.size)), form, owner
+        )
 
-    def arriving(self, form: Form, owner: Tensor) -> Tensor:
+    def concretisation_error(self, form: Form, owner: Tensor) -> Tensor:
         """Return the error (K,) of maximising rows over a ball or its members at the input."""
-        width = (form.values if isinstance(form, Windows) else form)[0].numel() if len(form) else 0
-        centre = gamma(self._added(width) + _INPUT + self._depth, self.unit) * self.reach
-        swing = gamma(4 * width + _INPUT + self._depth, self.unit) * self._swing
-        return self._cost(self._up(centre + swing + FLUSHED, width), form, owner) + self._tiny
+        width = (form.values if isinstance(form, WindowForms) else form)[0].numel() if len(form) else 0
+        centre = (
+            gamma(self._additions(width) + _INPUT_ERRORS + self._offset_additions, self.unit) * self.input_magnitude
+        )
+        swing = gamma(4 * width + _INPUT_ERRORS + self._offset_additions, self.unit) * self._perturbation
+        return self._weighted_error(self._round_up(centre + swing + UNDERFLOW, width), form, owner) + self._tiny
 
-    def of_forms(self, weight: Tensor, bias: Tensor) -> Tensor:
+    def form_magnitudes(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Bound Σ |w_i| (|x_i| + |δ_i|) + |b| of affine forms (C, d, *shape) and (C, *shape)."""
-        reach = self.reach.flatten(1)
+        reach = self.input_magnitude.flatten(1)
         sums = torch.einsum("cd...,cd->c...", weight.abs(), reach)
-        return self._up(sums + bias.abs(), reach.shape[1])
+        return self._round_up(sums + bias.abs(), reach.shape[1])
 
-    def summed(self, sizes: Tensor, count: int) -> Tensor:
+    def form_error(self, sizes: Tensor, count: int) -> Tensor:
         """Return the error of sums of `count` forms bounded by `sizes`, including that of their concretisation."""
-        terms_ = count + 4 * self._knowledge.balls.x[0].numel() + _INPUT + self._depth
-        return self._up(gamma(terms_, self.unit) * sizes + self._tiny * terms_, 1)
+        terms_ = count + 4 * self._state.balls.x[0].numel() + _INPUT_ERRORS + self._offset_additions
+        return self._round_up(gamma(terms_, self.unit) * sizes + self._tiny * terms_, 1)
 
-    def stopped(self, name: str, form: Form, owner: Tensor) -> Tensor:
+    def interval_concretisation_error(self, name: str, form: Form, owner: Tensor) -> Tensor:
         """Return the error (K,) of concretising rows at a node, with its entries at the endpoints of their
         intervals.
         """
-        node = self._knowledge.graph[name]
-        size = magnitude(self._knowledge.interval(name))
-        part = gamma(self._added(node.size) + _MORE + self._depth, self.unit)
-        return self._cost(self._up(part * size + self._tiny, self._added(node.size)), form, owner)
+        node = self._state.graph[name]
+        size = magnitude(self._state.interval(name))
+        part = gamma(self._additions(node.size) + _VALUE_ERRORS + self._offset_additions, self.unit)
+        return self._weighted_error(self._round_up(part * size + self._tiny, self._additions(node.size)), form, owner)
 
-    def _cost(self, radius: Tensor, form: Form, owner: Tensor) -> Tensor:
-        values = form.values if isinstance(form, Windows) else form
+    def _weighted_error(self, radius: Tensor, form: Form, owner: Tensor) -> Tensor:
+        values = form.values if isinstance(form, WindowForms) else form
         return dot(values.abs(), at_rows(radius, form, owner))
 
 
-def _nonzero(form: Form) -> Tensor:
+def _bound_nonzero(form: Form) -> Tensor:
     """Bound the number of nonzero coefficients of each row (K,) by the next power of 2, so that few counts differ."""
-    values = form.values if isinstance(form, Windows) else form
+    values = form.values if isinstance(form, WindowForms) else form
     exponent = torch.frexp((values.flatten(1).count_nonzero(1) - 1).double()).exponent
     return 2 ** exponent.long()

@@ -20,21 +20,30 @@ from torch import Tensor
 
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Node
-from proofmap.rounding.magnitudes import SIGNED, magnitude, nonzero, terms
+from proofmap.rounding.magnitudes import SIGNED, magnitude, nonzero_products, product_counts
 from proofmap.rules import RULES, Interval, Linear
 
-__all__ = ["FLUSHED", "SINGLE", "computed", "constants_of", "gamma", "gammas", "run_of", "unit_of"]
+__all__ = [
+    "FLOAT32_UNIT",
+    "UNDERFLOW",
+    "constants_of",
+    "float32_error",
+    "gamma",
+    "gammas",
+    "linear_float32_error",
+    "unit_roundoff",
+]
 
-SINGLE = 2.0**-24  # the unit roundoff of float32
-FLUSHED = 2.0**-125  # twice the largest error of underflow in float32, where denormals may count as 0
-_DENORMAL = 2.0**-126  # smaller numbers may count as 0
-_LARGEST = 2.0**100  # beyond this, a product or a mean of up to 2^27 numbers may overflow float32
+FLOAT32_UNIT = 2.0**-24  # the unit roundoff of float32
+UNDERFLOW = 2.0**-125  # twice the largest error of underflow in float32, where denormals may count as 0
+_SMALLEST_NORMAL = 2.0**-126  # smaller numbers may count as 0
+_OVERFLOW_LIMIT = 2.0**100  # beyond this, a product or a mean of up to 2^27 numbers may overflow float32
 # Limit on a folded node's inputs: with `fold`'s limit on the values in between, these stay below 2^121.
-_FARTHEST = 2.0**80
-_FEW = 8  # rounding errors of a product, of a weight that was cast, and of the bias
+_FOLDED_INPUT_LIMIT = 2.0**80
+_PRODUCT_ERRORS = 8  # rounding errors of a product, of a weight that was cast, and of the bias
 
 
-def unit_of(dtype: torch.dtype) -> float:
+def unit_roundoff(dtype: torch.dtype) -> float:
     """Return the unit roundoff of a floating-point type."""
     return torch.finfo(dtype).eps / 2
 
@@ -58,7 +67,7 @@ def gammas(counts: Tensor, unit: float) -> Tensor:
     return (part / (1 - part)).to(counts)
 
 
-def run_of(
+def linear_float32_error(
     node: Node, inputs: list[Interval], up: Callable[[Tensor, int], Tensor], unit: float, *, signed: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return R and |L| m, (C, *shape) each, and n, (C,), of a linear operation.
@@ -69,7 +78,7 @@ def run_of(
     """
     rule = RULES[node.op]
     assert isinstance(rule, Linear)
-    read, _ = terms(node, tuple(tuple(x.lower.shape[1:]) for x in inputs))
+    read, _ = product_counts(node, tuple(tuple(x.lower.shape[1:]) for x in inputs))
     size = up(rule.magnitude(node, *map(magnitude, inputs)), read)
     folded, gain = (0, 1.0) if node.folded is None else (node.folded.rounding_errors, node.folded.gain)
     most = size
@@ -77,44 +86,48 @@ def run_of(
     if signed and not folded and node.op in SIGNED:
         positive = (inputs[0].lower >= 0).flatten(1).all(1)
         if bool(positive.any()):  # P + N = |L| x and P - N = L x
-            apart = rule.apply(node, inputs[0].upper).abs() + gamma(read + _FEW, unit) * size
-            most = torch.where(positive.view(each), torch.minimum(size, up((size + apart) / 2, _FEW)), size)
-    count = nonzero(node, *inputs)
+            apart = rule.apply(node, inputs[0].upper).abs() + gamma(read + _PRODUCT_ERRORS, unit) * size
+            most = torch.where(positive.view(each), torch.minimum(size, up((size + apart) / 2, _PRODUCT_ERRORS)), size)
+    count = nonzero_products(node, *inputs)
     if folded:  # a constant that was folded in is also added to zeros
         count = torch.full_like(count, read)
-    few, many = gamma(folded + _FEW, SINGLE), gammas(count + _FEW, SINGLE).view(each)
-    run = few * size + many * most + (read + folded + 1) * (gain * FLUSHED * _used(node, size) + _lost(node, inputs))
+    few, many = gamma(folded + _PRODUCT_ERRORS, FLOAT32_UNIT), gammas(count + _PRODUCT_ERRORS, FLOAT32_UNIT).view(each)
+    value_error = (
+        few * size
+        + many * most
+        + (read + folded + 1) * (gain * UNDERFLOW * _may_underflow(node, size) + _denormal_weight_error(node, inputs))
+    )
     constants = constants_of(node)
     total = size
     if constants is not None:
-        run, total = run + (few + many) * constants.abs(), size + constants.abs()
-    inside = total < _LARGEST
+        value_error, total = value_error + (few + many) * constants.abs(), size + constants.abs()
+    inside = total < _OVERFLOW_LIMIT
     if folded:  # nothing between the operations is larger than 2^40 (m + 1)
-        inside = inside & (_most(node, inputs) < _FARTHEST)
-    return torch.where(inside, run, torch.inf), size, count
+        inside = inside & (_largest_input(node, inputs) < _FOLDED_INPUT_LIMIT)
+    return torch.where(inside, value_error, torch.inf), size, count
 
 
-def _lost(node: Node, inputs: list[Interval]) -> Tensor | float:
+def _denormal_weight_error(node: Node, inputs: list[Interval]) -> Tensor | float:
     """Bound the error per product of a denormal weight that counts as 0, one number per case.
 
     A product of folded weights may be denormal, or 0, although none of its factors is.
     """
     if node.weight is None:
         return 0.0
-    if node.folded is None and not bool(((node.weight != 0) & (node.weight.abs() < _DENORMAL)).any()):
+    if node.folded is None and not bool(((node.weight != 0) & (node.weight.abs() < _SMALLEST_NORMAL)).any()):
         return 0.0
-    return FLUSHED * _most(node, inputs)
+    return UNDERFLOW * _largest_input(node, inputs)
 
 
-def _most(node: Node, inputs: list[Interval]) -> Tensor:
+def _largest_input(node: Node, inputs: list[Interval]) -> Tensor:
     """Return the largest |x| that the node reads, one number per case."""
     most = torch.stack([magnitude(x).flatten(1).amax(1) for x in inputs]).amax(0)
     return most.view(-1, *[1] * len(node.shape))
 
 
-def computed(size: Tensor, roundings: int) -> Tensor:
-    """Bound the error of float32 values of this size after `roundings` operations; infinite where they may overflow."""
-    return torch.where(size < _LARGEST, gamma(roundings, SINGLE) * size + FLUSHED, torch.inf)
+def float32_error(size: Tensor, operations: int) -> Tensor:
+    """Bound the error of float32 values of this size after this many operations; infinite where they may overflow."""
+    return torch.where(size < _OVERFLOW_LIMIT, gamma(operations, FLOAT32_UNIT) * size + UNDERFLOW, torch.inf)
 
 
 def constants_of(node: Node) -> Tensor | None:
@@ -122,7 +135,7 @@ def constants_of(node: Node) -> Tensor | None:
     return node.bias if node.folded is None else node.folded.constants
 
 
-def _used(node: Node, size: Tensor) -> Tensor | float:
+def _may_underflow(node: Node, size: Tensor) -> Tensor | float:
     """Return where a sum can underflow: not where only zeros are added or negated, as for ReLUs under a max pool."""
     signs = node.weight is None or bool((node.weight.abs() == 1).all())
     return size > 0 if node.op in ("add", "affine") and signs and constants_of(node) is None else 1.0

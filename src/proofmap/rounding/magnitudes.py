@@ -19,7 +19,7 @@ from proofmap.graph.ops import compute
 from proofmap.graph.receptive_fields import Shapes
 from proofmap.rules.rule import Interval
 
-__all__ = ["COPIES", "SIGNED", "SIZES", "Sizes", "magnitude", "nonzero", "terms"]
+__all__ = ["COPIES", "MAGNITUDES", "SIGNED", "Magnitudes", "magnitude", "nonzero_products", "product_counts"]
 
 # Operations that only copy entries of their inputs.
 COPIES = frozenset({"concat", "reshape", "permute", "expand", "index", "slice", "pad"})
@@ -29,20 +29,20 @@ SIGNED = frozenset({"linear", "conv"})
 
 
 @dataclass(frozen=True, eq=False)
-class Sizes:
+class Magnitudes:
     """Magnitudes (cases, *shape) of a nonlinear operation on given intervals; None: nothing is rounded.
 
-    ends: the magnitude of the terms that an endpoint of its interval is computed from.
+    endpoint: the magnitude of the terms that an endpoint of its interval is computed from.
     slopes: Σ |slope| |x|, plus |y|, of its lines, where they are not exact.
     biases: |bias| of its lines.
-    run: the magnitude of the terms in float32's computation of a value, which makes `roundings` rounding errors.
+    value: the magnitude of the terms in float32's computation of a value, which makes `errors` rounding errors.
     """
 
-    ends: Tensor | None
+    endpoint: Tensor | None
     slopes: Tensor
     biases: Tensor
-    run: Tensor | None = None
-    roundings: int = 4
+    value: Tensor | None = None
+    errors: int = 4
 
 
 def magnitude(x: Interval) -> Tensor:
@@ -50,16 +50,16 @@ def magnitude(x: Interval) -> Tensor:
     return torch.maximum(-x.lower, x.upper)
 
 
-def terms(node: Node, shapes: Shapes) -> tuple[int, int]:
+def product_counts(node: Node, shapes: Shapes) -> tuple[int, int]:
     """Return the largest numbers of products that are added up to an entry of y = L(x) + b, and to one of L'(A)."""
-    if node.op in _TERMS:
-        return _TERMS[node.op](node, shapes)
+    if node.op in _PRODUCT_COUNTS:
+        return _PRODUCT_COUNTS[node.op](node, shapes)
     return sum(map(prod, shapes)), node.size
 
 
-def nonzero(node: Node, *inputs: Interval) -> Tensor:
+def nonzero_products(node: Node, *inputs: Interval) -> Tensor:
     """Bound the number of nonzero products of an entry of y, (cases,): inactive ReLUs do not count."""
-    read, _ = terms(node, tuple(tuple(x.lower.shape[1:]) for x in inputs))
+    read, _ = product_counts(node, tuple(tuple(x.lower.shape[1:]) for x in inputs))
     if node.op not in SIGNED or node.attributes.get("groups", 1) > 1:
         return inputs[0].lower.new_full((len(inputs[0].lower),), read)
     used = (magnitude(inputs[0]) > 0).to(inputs[0].lower)
@@ -100,7 +100,7 @@ def _pooled(node: Node, shapes: Shapes) -> tuple[int, int]:
     return kernel, kernel
 
 
-_TERMS: dict[str, Callable[[Node, Shapes], tuple[int, int]]] = {
+_PRODUCT_COUNTS: dict[str, Callable[[Node, Shapes], tuple[int, int]]] = {
     "linear": _dense,
     "conv": _convolution,
     "conv_transpose": _transposed,
@@ -114,76 +114,76 @@ _TERMS: dict[str, Callable[[Node, Shapes], tuple[int, int]]] = {
 }
 
 
-def _relu(node: Node, x: Interval) -> Sizes:
+def _relu(node: Node, x: Interval) -> Magnitudes:
     """An active or inactive ReLU has the exact line x or 0."""
     either = ((x.lower < 0) & (x.upper > 0)).to(x.lower)
-    return Sizes(None, magnitude(x) * either, torch.minimum(-x.lower, x.upper) * either)
+    return Magnitudes(None, magnitude(x) * either, torch.minimum(-x.lower, x.upper) * either)
 
 
-def _abs(node: Node, x: Interval) -> Sizes:
+def _abs(node: Node, x: Interval) -> Magnitudes:
     either = ((x.lower < 0) & (x.upper > 0)).to(x.lower)
     size = magnitude(x) * either
-    return Sizes(None, size, 2 * size)
+    return Magnitudes(None, size, 2 * size)
 
 
-def _leaky(node: Node, x: Interval) -> Sizes:
+def _leaky(node: Node, x: Interval) -> Magnitudes:
     assert node.weight is not None
     steepest = node.weight.abs().clamp(min=1)
     size = steepest * magnitude(x)
-    return Sizes(size, size, 2 * size, size)
+    return Magnitudes(size, size, 2 * size, size)
 
 
-def _clamp(node: Node, x: Interval) -> Sizes:
+def _clamp(node: Node, x: Interval) -> Magnitudes:
     ends = [node.attributes["low"], node.attributes["high"]]
     size = magnitude(x) + sum(abs(end) for end in ends if isfinite(end))
     inside = (x.lower >= ends[0]) & (x.upper <= ends[1])
-    return Sizes(size, size, torch.where(inside, 0, 2 * size), size)
+    return Magnitudes(size, size, torch.where(inside, 0, 2 * size), size)
 
 
-def _largest(node: Node, *inputs: Interval) -> Sizes:
+def _largest(node: Node, *inputs: Interval) -> Magnitudes:
     size = compute(node, *map(magnitude, inputs))
-    return Sizes(None, size, 2 * size)
+    return Magnitudes(None, size, 2 * size)
 
 
-def _larger(node: Node, *inputs: Interval) -> Sizes:
+def _larger(node: Node, *inputs: Interval) -> Magnitudes:
     d, a, b = inputs
     size = magnitude(d) + magnitude(a) + magnitude(b)
     either = ((d.lower < 0) & (d.upper > 0)).to(size)
-    return Sizes(size, 2 * size * either, 2 * size * either)
+    return Magnitudes(size, 2 * size * either, 2 * size * either)
 
 
-def _curved(node: Node, x: Interval) -> Sizes:
+def _curved(node: Node, x: Interval) -> Magnitudes:
     """Curves of bounded slope: |y| <= 1 + (largest slope) |x|."""
-    steepest = max(_STEEPEST, abs(node.attributes.get("alpha", 0.0)))
+    steepest = max(_LARGEST_SLOPE, abs(node.attributes.get("alpha", 0.0)))
     size = 2 + 2 * steepest * magnitude(x)
-    return Sizes(size, size, size, size, CURVED)
+    return Magnitudes(size, size, size, size, CURVE_ERRORS)
 
 
-def _saturated(node: Node, x: Interval) -> Sizes:
+def _saturated(node: Node, x: Interval) -> Magnitudes:
     """Curves between -1 and 1, whose values stay accurate for large |x|."""
-    size, run = 1 + 2 * _STEEPEST * magnitude(x), torch.full_like(x.lower, 2.0)
-    return Sizes(run, size, size, run, CURVED)
+    size, value = 1 + 2 * _LARGEST_SLOPE * magnitude(x), torch.full_like(x.lower, 2.0)
+    return Magnitudes(value, size, size, value, CURVE_ERRORS)
 
 
-def _bowl(slope: Callable[[Tensor], Tensor]) -> Callable[[Node, Interval], Sizes]:
+def _convex_or_concave(slope: Callable[[Tensor], Tensor]) -> Callable[[Node, Interval], Magnitudes]:
     """Convex or concave functions, whose slope and value are largest at an endpoint of the interval."""
 
-    def sizes(node: Node, x: Interval) -> Sizes:
+    def sizes(node: Node, x: Interval) -> Magnitudes:
         ends = x.lower, x.upper
         y = torch.maximum(*(compute(node, end).abs() for end in ends))
         size = torch.maximum(*(slope(end).abs() for end in ends)) * magnitude(x) + y
-        return Sizes(y, size, size, y, CURVED)
+        return Magnitudes(y, size, size, y, CURVE_ERRORS)
 
     return sizes
 
 
 # Float32 rounding errors of a curve's values. torch's own are at most 16 u (1 + |x| + |y|), or 16 u (1 + |y|) for
 # curves between -1 and 1, or 16 u |y| for powers, exp and log. Lines through them, found in float64, add 8.
-CURVED = 24
-_STEEPEST = 2.0
+CURVE_ERRORS = 24
+_LARGEST_SLOPE = 2.0
 
 # Nonlinear operations with known rounding errors. No rigorous bounds exist for the others.
-SIZES: dict[str, Callable[..., Sizes]] = {
+MAGNITUDES: dict[str, Callable[..., Magnitudes]] = {
     "relu": _relu,
     "leaky_relu": _leaky,
     "clamp": _clamp,
@@ -193,10 +193,10 @@ SIZES: dict[str, Callable[..., Sizes]] = {
     "larger": _larger,
     **dict.fromkeys(("sigmoid", "tanh", "softsign", "erf"), _saturated),
     **dict.fromkeys(("elu", "gelu", "silu", "mish", "hardswish", "softplus", "shrink"), _curved),
-    "square": _bowl(lambda x: 2 * x),
-    "exp": _bowl(torch.exp),
-    "log": _bowl(torch.reciprocal),
-    "sqrt": _bowl(torch.rsqrt),
-    "rsqrt": _bowl(lambda x: x.rsqrt() / x),
-    "reciprocal": _bowl(lambda x: x.square().reciprocal()),
+    "square": _convex_or_concave(lambda x: 2 * x),
+    "exp": _convex_or_concave(torch.exp),
+    "log": _convex_or_concave(torch.reciprocal),
+    "sqrt": _convex_or_concave(torch.rsqrt),
+    "rsqrt": _convex_or_concave(lambda x: x.rsqrt() / x),
+    "reciprocal": _convex_or_concave(lambda x: x.square().reciprocal()),
 }

@@ -1,18 +1,18 @@
-"""Roundings in a search: what the rows of units, and bounds that are made of them in float64, may be off by.
+"""A-priori rounding errors of branch and bound: of the units' rows, and of the float64 bounds made of these rows.
 
-A row of units is a form that was sent back to the input, and every value on its way is what its operation makes of the
-values before it, plus an η with |η| <= R (`bounds.rounded`). So with all roundings, of the network over the reals and
-as float32 runs it,
+A unit's row is a form pulled back to the input. Every value on its way is the exact result of its operation plus an η
+with |η| <= R (`bound_errors`). So with all rounding errors, for the network over the real numbers and as float32 runs
+it,
 
     |z_k - (A_k δ + b_k + M_k u)| <= ρ_k      and      |row_r - (w_r δ + c_r + m_r u)| <= ρ_r,
 
-with u = σ(z) exactly: what a kink rounds is paid by those who read it. A bound that is computed as t = c⁺ above +
-c⁻ below + γ, c = m + t M, adds up K numbers here and there. Taken as they were found, they prove, with Z >= |z| and
-D >= |δ|,
+with u = σ(z) exactly: the operations that read a kink pay for its rounding. A bound is computed from t = c⁺ above + c⁻
+below + γ and c = m + t M, which are sums of K numbers. Taken as computed, they prove, with Z >= |z| and D >= |δ|,
 
     row <= (w + t A) δ + bias + ρ_r + |t| ρ + γ_n ((|m| + |t| |M|) 2 Z + (|w| + |t| |A|) D + |c| + |t| |b| + |γ| Z):
 
-each residual is a part γ_n of what was summed, n = K and some more. All but the last is one radius a row, `charged`.
+each residual is at most γ_n times the magnitude of the sum, where n is K plus a small constant. All terms but the last
+are one radius per row (`add_evaluation_error`).
 """
 
 from __future__ import annotations
@@ -27,120 +27,128 @@ from torch import Tensor
 from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Node
 from proofmap.inputs.family import Family
-from proofmap.rounding.bound_errors import Rounding
-from proofmap.rounding.float32_sums import gamma, unit_of
+from proofmap.rounding.bound_errors import RoundingErrors
+from proofmap.rounding.float32_sums import gamma, unit_roundoff
 from proofmap.rounding.magnitudes import magnitude
 from proofmap.rules import Form, Interval
 
 if TYPE_CHECKING:
-    from proofmap.search.unstable_units import Rows, Units
+    from proofmap.search.unstable_units import UnitRows, Units
 
-DOUBLE = unit_of(torch.float64)
-MORE = 64  # roundings beside those of a sum: of lines, of what is added to it, and of forms that are added up
-_ENDS = 16  # of the ends of a ball
-_UP = 1 + 2.0**-20  # more than sums of a billion numbers of one sign lose in float64
-_TINY = 2.0**-960  # more than what underflows
-_SINGLE_TINY = 2.0**-120  # and than what ends of intervals do that are kept in float32
+FLOAT64_UNIT = unit_roundoff(torch.float64)
+EXTRA_ERRORS = 64  # rounding errors beside those of a sum: of lines, of terms added to it, and of added forms
+_ENDPOINT_ERRORS = 16  # rounding errors of a ball's endpoints
+_SUM_MARGIN = 1 + 2.0**-20  # factor above the relative error of float64 sums of 10⁹ numbers of one sign
+_UNDERFLOW = 2.0**-960  # above any underflow error of float64
+_FLOAT32_UNDERFLOW = 2.0**-120  # above any underflow error of interval endpoints stored in float32
 
 
-class Apart(Rounding):
-    """Of one ball, with what rows pay kept apart from their biases."""
+class SeparateRounding(RoundingErrors):
+    """Rounding errors of one back-substitution on one ball: collected in `errors`, not added to the rows' biases."""
 
     def __init__(self, knowledge: BoundState) -> None:
         assert knowledge.rounding is not None
         first = torch.zeros(1, dtype=torch.int64, device=knowledge.balls.x.device)
         super().__init__(knowledge, knowledge.rounding, first)
-        self._paid: list[Tensor] = []
+        self._parts: list[Tensor] = []
 
-    def paid(self) -> Tensor:
-        """(K,): what the rows that were sent have paid."""
-        total = torch.stack(self._paid).sum(0)
-        self._paid.clear()
-        return total
+    @property
+    def errors(self) -> Tensor:
+        """The errors (K,) of the rows that were pulled back so far."""
+        return torch.stack(self._parts).sum(0)
 
-    def passing(self, node: Node, form: Form, owner: Tensor, *, first: bool, paid: int) -> Tensor:
-        return self._keep(super().passing(node, form, owner, first=first, paid=paid), owner)
+    def row_error(self, node: Node, form: Form, owner: Tensor, *, first: bool, paid_products: int) -> Tensor:
+        return self._collect(super().row_error(node, form, owner, first=first, paid_products=paid_products), owner)
 
-    def joined(self, name: str, form: Form, owner: Tensor) -> Tensor:
-        return self._keep(super().joined(name, form, owner), owner)
+    def sum_error(self, name: str, form: Form, owner: Tensor) -> Tensor:
+        return self._collect(super().sum_error(name, form, owner), owner)
 
-    def arriving(self, form: Form, owner: Tensor) -> Tensor:
-        return self._keep(super().arriving(form, owner), owner)
+    def concretisation_error(self, form: Form, owner: Tensor) -> Tensor:
+        return self._collect(super().concretisation_error(form, owner), owner)
 
-    def _keep(self, cost: Tensor, owner: Tensor) -> Tensor:
-        self._paid.append(cost.expand(len(owner)))
+    def _collect(self, cost: Tensor, owner: Tensor) -> Tensor:
+        self._parts.append(cost.expand(len(owner)))
         return torch.zeros_like(cost)
 
 
-def outer(family: Family, unit: float) -> Family:
-    """The balls in float64, no smaller than they were stated: their ends were rounded to `unit`, and what is summed
-    over them will be. Frozen groups stay where they are.
+def enlarge_balls(family: Family, unit: float) -> Family:
+    """Return the balls in float64, enlarged by the rounding of their endpoints to `unit` and of later sums over them.
+
+    Frozen groups stay frozen.
     """
     x, lower, upper, eps = (end.double() for end in (family.x, family.lower, family.upper, family.eps))
     swing = torch.maximum(-lower, upper)
-    more = gamma(_ENDS, unit) * (x.abs() + swing) + gamma(8 * x[0].numel() + MORE, DOUBLE) * swing + _TINY
+    more = (
+        gamma(_ENDPOINT_ERRORS, unit) * (x.abs() + swing)
+        + gamma(8 * x[0].numel() + EXTRA_ERRORS, FLOAT64_UNIT) * swing
+        + _UNDERFLOW
+    )
     lower, upper = lower - more, upper + more
     if family.norm == inf:
         eps = torch.maximum(-lower, upper).flatten(1).amax(1)
     else:
-        eps = eps * (1 + gamma(_ENDS, unit)) + _TINY
+        eps = eps * (1 + gamma(_ENDPOINT_ERRORS, unit)) + _UNDERFLOW
         wide = eps.view(-1, *[1] * len(family.shape))
         lower, upper = torch.maximum(lower, -wide), torch.minimum(upper, wide)
     return Family(x, lower, upper, family.norm, eps, family.mask, family.groups)
 
 
-def swing_of(family: Family) -> Tensor:
-    """(d,): D, the largest |δ| of one sample's ball."""
+def largest_perturbation(family: Family) -> Tensor:
+    """Return D (d,), the largest |δ| of one sample's ball."""
     return torch.maximum(-family.lower, family.upper).flatten()
 
 
-def size_of(interval: Interval) -> Tensor:
-    """(K,): Z, the largest |z|."""
-    return magnitude(interval) + _SINGLE_TINY
+def largest_preactivation(interval: Interval) -> Tensor:
+    """Return Z (K,), the largest |z|."""
+    return magnitude(interval) + _FLOAT32_UNDERFLOW
 
 
-def charged(rows: Rows, size: Tensor, swing: Tensor, terms: int = 0) -> Rows:
-    """With what bounds made of rows pay for being computed; size (K,) and swing (d,) are Z and D. terms: where they are
-    summed up in other ways too, of how many.
+def add_evaluation_error(rows: UnitRows, size: Tensor, swing: Tensor, terms: int = 0) -> UnitRows:
+    """Add to the rows' radii the rounding errors of the bounds that are computed from them.
+
+    size (K,) and swing (d,) are Z and D.
+    terms: the number of terms of other sums over the rows, if larger than K.
     """
     assert rows.radius is not None
-    part = gamma(max(len(size), terms) + MORE, DOUBLE)
+    part = gamma(max(len(size), terms) + EXTRA_ERRORS, FLOAT64_UNIT)
     summed = 2 * (rows.mix.abs() @ size) + rows.weight.abs() @ swing + rows.bias.abs()
-    tiny = _TINY * (len(size) + len(swing) + MORE) * (1 + size.sum() + swing.sum())
-    return replace(rows, radius=_UP * (rows.radius + part * summed + tiny))
+    tiny = _UNDERFLOW * (len(size) + len(swing) + EXTRA_ERRORS) * (1 + size.sum() + swing.sum())
+    return replace(rows, radius=_SUM_MARGIN * (rows.radius + part * summed + tiny))
 
 
-def slack(units: Units, rows: Rows, total: Tensor, multipliers: Tensor) -> Tensor:
-    """(B,): what the bounds of rows are off by, given t and the multipliers (B, K)."""
+def row_bound_error(units: Units, rows: UnitRows, total: Tensor, multipliers: Tensor) -> Tensor:
+    """Return the rounding error (B,) of the rows' bounds, given t and the multipliers (B, K)."""
     radius, width = units.inputs.radius, total.shape[1]
     assert radius is not None
     assert rows.radius is not None
-    part = gamma(width + MORE, DOUBLE)
+    part = gamma(width + EXTRA_ERRORS, FLOAT64_UNIT)
     cost = rows.radius + part * rows.bias.abs() + total.abs() @ radius[:width]
-    cost = cost + part * (multipliers[:, :width].abs() @ size_of(units.interval)[:width])
-    return _UP * cost
+    cost = cost + part * (multipliers[:, :width].abs() @ largest_preactivation(units.interval)[:width])
+    return _SUM_MARGIN * cost
 
 
-def solved_for(units: Units, lower: Tensor, known: Tensor, found: Tensor, size: Tensor) -> Tensor | None:
-    """(K,): how far z may be from found (δ, 1, u), where L z = known (δ, 1, u) + e with |e| <= ρ; None: too far.
+def elimination_error(units: Units, lower: Tensor, known: Tensor, found: Tensor, size: Tensor) -> Tensor | None:
+    """Return the distance (K,) of z from found (δ, 1, u), where L z = known (δ, 1, u) + e with |e| <= ρ; None if too
+    large.
 
-    size: of the u that are left. z - found (...) = L⁻¹ ((known - L found) (...) + e), and with Y near L⁻¹ and
-    F = 1 - L Y, |L⁻¹| q <= |Y| p where p >= q + |F| p. Whoever solved for `found` and Y need not be trusted.
+    size: bounds of the remaining u.
+    With Y near L⁻¹ and F = 1 - L Y: z - found (...) = L⁻¹ ((known - L found) (...) + e), and |L⁻¹| q <= |Y| p where p
+    >= q + |F| p. The solver that computed `found` and Y need not be trusted.
     """
     radius, swing = units.inputs.radius, units.swing
     assert radius is not None
     assert swing is not None
     one = torch.eye(len(lower), dtype=lower.dtype, device=lower.device)
     inverse = torch.linalg.solve_triangular(lower, one, upper=False, unitriangular=True)
-    part, most = gamma(len(lower) + MORE, DOUBLE), torch.cat([swing, swing.new_ones(1), size])
+    part, most = gamma(len(lower) + EXTRA_ERRORS, FLOAT64_UNIT), torch.cat([swing, swing.new_ones(1), size])
 
     def missed(wanted: Tensor, by: Tensor, values: Tensor) -> Tensor:
-        """|wanted - L by| values, with all roundings."""
+        """Bound |wanted - L by| values, with all rounding errors."""
         summed = wanted.abs() @ values + lower.abs() @ (by.abs() @ values)
-        return _UP * ((wanted - lower @ by).abs() @ values + part * summed + _TINY)
+        return _SUM_MARGIN * ((wanted - lower @ by).abs() @ values + part * summed + _UNDERFLOW)
 
     off = radius + missed(known, found, most)
     if not bool(missed(one, inverse, torch.ones_like(off)).max() <= 0.5):
         return None
-    far: Tensor = _UP * (inverse.abs() @ (off + 2 * missed(one, inverse, off).max()))
+    far: Tensor = _SUM_MARGIN * (inverse.abs() @ (off + 2 * missed(one, inverse, off).max()))
     return far if bool(far.isfinite().all()) else None

@@ -2,62 +2,58 @@
 
 from __future__ import annotations
 
-from proofmap.rules import discontinuous as jumps
-from proofmap.rules import linear_operations as linear
-from proofmap.rules import maximum, piecewise
-from proofmap.rules import one_bend as smooth
-from proofmap.rules import s_shaped as curves
-from proofmap.rules.elementwise_product import Product
-from proofmap.rules.matrix_product import Contract
+from proofmap.rules import discontinuous, linear_operations, maximum, one_bend, piecewise, s_shaped
+from proofmap.rules.elementwise_product import ElementwiseProduct
+from proofmap.rules.matrix_product import MatrixProduct
 from proofmap.rules.maximum_of_two import Larger
-from proofmap.rules.rule import Form, Forms, Interval, Linear, Nonlinear, Relaxation, Rule
+from proofmap.rules.rule import AffineBounds, Form, Interval, Linear, Nonlinear, Relaxation, Rule
 from proofmap.rules.secant_slopes import Change
 from proofmap.rules.softmax import Softmax
 
-__all__ = ["RULES", "Form", "Forms", "Interval", "Linear", "Nonlinear", "Relaxation", "Rule"]
+__all__ = ["RULES", "AffineBounds", "Form", "Interval", "Linear", "Nonlinear", "Relaxation", "Rule"]
 
 RULES: dict[str, Rule] = {
-    "linear": linear.Dense(),
+    "linear": linear_operations.Dense(),
     "matmul": Linear(),
-    "conv": linear.Convolution(),
+    "conv": linear_operations.Convolution(),
     "conv_transpose": Linear(),
-    "affine": linear.Affine(),
-    "keep": linear.Affine(),
-    "add": linear.Add(),
-    "concat": linear.Concat(),
+    "affine": linear_operations.Affine(),
+    "keep": linear_operations.Affine(),
+    "add": linear_operations.Add(),
+    "concat": linear_operations.Concat(),
     "sum": Linear(),
-    "avg_pool": linear.AvgPool(),
+    "avg_pool": linear_operations.AvgPool(),
     "adaptive_avg_pool": Linear(),
-    "reshape": linear.Reshape(),
-    "permute": linear.Moving(),
+    "reshape": linear_operations.Reshape(),
+    "permute": linear_operations.EntryMove(),
     "expand": Linear(),
     "index": Linear(),
-    "slice": linear.Slice(),
-    "pad": linear.Pad(),
+    "slice": linear_operations.Slice(),
+    "pad": linear_operations.Pad(),
     "relu": piecewise.ReLU(),
     "leaky_relu": piecewise.LeakyReLU(),
     "clamp": piecewise.Clamp(),
     "abs": piecewise.Absolute(),
-    "shrink": jumps.Shrink(),
-    "threshold": jumps.Threshold(),
-    "softplus": jumps.Softplus(),
-    "elu": curves.Elu(),
-    "sigmoid": curves.Sigmoid(),
-    "tanh": curves.Tanh(),
-    "softsign": curves.Softsign(),
-    "erf": curves.Erf(),
-    "gelu": curves.Swish(reach=10.0),
-    "silu": curves.Swish(reach=45.0),
-    "mish": curves.Swish(reach=45.0),
-    "hardswish": curves.HardSwish(),
-    "square": smooth.Square(),
-    "exp": smooth.Exp(),
-    "log": smooth.Log(),
-    "sqrt": smooth.Sqrt(),
-    "rsqrt": smooth.Rsqrt(),
-    "reciprocal": smooth.Reciprocal(),
-    "product": Product(),
-    "contract": Contract(),
+    "shrink": discontinuous.Shrink(),
+    "threshold": discontinuous.Threshold(),
+    "softplus": discontinuous.Softplus(),
+    "elu": s_shaped.Elu(),
+    "sigmoid": s_shaped.Sigmoid(),
+    "tanh": s_shaped.Tanh(),
+    "softsign": s_shaped.Softsign(),
+    "erf": s_shaped.Erf(),
+    "gelu": s_shaped.Swish(reach=10.0),
+    "silu": s_shaped.Swish(reach=45.0),
+    "mish": s_shaped.Swish(reach=45.0),
+    "hardswish": s_shaped.HardSwish(),
+    "square": one_bend.Square(),
+    "exp": one_bend.Exp(),
+    "log": one_bend.Log(),
+    "sqrt": one_bend.Sqrt(),
+    "rsqrt": one_bend.Rsqrt(),
+    "reciprocal": one_bend.Reciprocal(),
+    "product": ElementwiseProduct(),
+    "contract": MatrixProduct(),
     "softmax": Softmax(),
     "max_pool": maximum.MaxPool(),
     "maximum": maximum.Maximum(),

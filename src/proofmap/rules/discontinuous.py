@@ -14,15 +14,15 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.rules.one_bend import bent, inside
+from proofmap.rules.one_bend import clamp_to_interval, convex_lines
 from proofmap.rules.rule import Interval
-from proofmap.rules.s_shaped import Curve
+from proofmap.rules.s_shaped import InflectedFunction
 from proofmap.rules.scalar_lines import Lines, choose
 
-_NEAR = 64  # ulps within which x counts as being at a knot
+_KNOT_ULPS = 64  # ulps within which x counts as being at a knot
 
 
-class Jumps(Curve):
+class DiscontinuousFunction(InflectedFunction):
     """y = f(x), smooth between knots. Own lines on intervals without a knot; across a knot, the best lines by
     bisection.
     """
@@ -48,7 +48,7 @@ class Jumps(Curve):
         if not self.jumps(node):
             return torch.zeros_like(x.lower)
         size = torch.maximum(x.lower.abs(), x.upper.abs()) + max(map(abs, self.knots(node)), default=0.0)
-        return _NEAR * torch.finfo(size.dtype).eps * size
+        return _KNOT_ULPS * torch.finfo(size.dtype).eps * size
 
     def reached(self, node: Node, x: Interval) -> Interval:
         """Return the intervals, extended slightly beyond the knots that they nearly contain."""
@@ -88,10 +88,10 @@ class Jumps(Curve):
     def inflections(self, node: Node) -> tuple[float, ...]:
         return self.knots(node)
 
-    def secants(self, node: Node, x: Interval) -> Interval:
+    def secant_slopes(self, node: Node, x: Interval) -> Interval:
         """Across a jump, the secant slopes are unbounded."""
         wide = self.reached(node, x)
-        slopes, steep = super().secants(node, wide), torch.where(self._across(node, wide), inf, 0).to(x.lower)
+        slopes, steep = super().secant_slopes(node, wide), torch.where(self._across(node, wide), inf, 0).to(x.lower)
         return Interval(slopes.lower - steep, slopes.upper + steep) if self.jumps(node) else slopes
 
     def _across(self, node: Node, x: Interval) -> Tensor:
@@ -110,7 +110,7 @@ class Jumps(Curve):
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         points = self._sides(node, x.lower) + self.extremes(node, torch.zeros_like(x.lower))
-        return [inside(point, x) for point in points]
+        return [clamp_to_interval(point, x) for point in points]
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         return self._sides(node, slope) + self.extremes(node, slope)
@@ -130,7 +130,7 @@ class Jumps(Curve):
         return choose(across, super().double_lines(node, x, None), plain) if bool(across.any()) else plain
 
 
-class Softplus(Jumps):
+class Softplus(DiscontinuousFunction):
     """y = log(1 + exp(x)) up to a threshold and x above it, as in torch. f' = s at log(s / (1 - s))."""
 
     def knots(self, node: Node) -> tuple[float, ...]:
@@ -140,7 +140,7 @@ class Softplus(Jumps):
     def between(self, node: Node, x: Interval) -> Lines:
         middle = (x.lower + x.upper) / 2
         slope = torch.where(middle > node.attributes["threshold"], 1, torch.sigmoid(middle))
-        return bent(node, x, middle, slope)
+        return convex_lines(node, x, middle, slope)
 
     def extremes(self, node: Node, slope: Tensor) -> list[Tensor]:
         return [torch.logit(slope.clamp(0, 1))]
@@ -151,7 +151,7 @@ class Softplus(Jumps):
         return ((x.lower < x.upper) & (x.lower <= node.attributes["threshold"]),)
 
 
-class Straight(Jumps):
+class DiscontinuousLinear(DiscontinuousFunction):
     """Linear pieces between knots."""
 
     @abstractmethod
@@ -165,7 +165,7 @@ class Straight(Jumps):
         return Lines(slope, bias, slope, bias)
 
 
-class Shrink(Straight):
+class Shrink(DiscontinuousLinear):
     """y = x - shift above the limit, x + shift below -limit, 0 between."""
 
     def knots(self, node: Node) -> tuple[float, ...]:
@@ -180,7 +180,7 @@ class Shrink(Straight):
         return (x.abs() > limit).to(x.dtype)
 
 
-class Threshold(Straight):
+class Threshold(DiscontinuousLinear):
     """y = x above the limit, else a constant."""
 
     def knots(self, node: Node) -> tuple[float, ...]:

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
-from proofmap.inputs.window_forms import Windows
-from proofmap.rules.rule import Forms, Free, Interval, Kind, Nonlinear, Relaxation
+from proofmap.inputs.window_forms import WindowForms
+from proofmap.rules.rule import AffineBounds, FreeParameters, Interval, Kind, Nonlinear, Relaxation
 from proofmap.rules.scalar_lines import at_rows, through
 from proofmap.runtime.block_sums import dot
 
 
 @dataclass(frozen=True, eq=False)
-class Planes(Relaxation):
+class McCormickPlanes(Relaxation):
     """lower_first · a + lower_second · b + lower_bias <= y <= the same with `upper`, entry by entry: (cases,
     *shape).
     """
@@ -33,7 +33,7 @@ class Planes(Relaxation):
 
     def pull(self, form: Kind, owner: Tensor | None) -> tuple[tuple[Kind | None, ...], Tensor]:
         """Return A⁺ times the upper plane plus A⁻ times the lower plane."""
-        values = form.values if isinstance(form, Windows) else form
+        values = form.values if isinstance(form, WindowForms) else form
         above, below = values.clamp(min=0), values.clamp(max=0)
 
         def side(upper: Tensor, lower: Tensor) -> Tensor:
@@ -41,14 +41,14 @@ class Planes(Relaxation):
 
         parts = (side(self.upper_first, self.lower_first), side(self.upper_second, self.lower_second))
         bias = dot(above, at_rows(self.upper_bias, form, owner)) + dot(below, at_rows(self.lower_bias, form, owner))
-        if isinstance(form, Windows):
+        if isinstance(form, WindowForms):
             return tuple(replace(form, values=part) for part in parts), bias
         return parts, bias
 
-    def push(self, *inputs: Forms) -> Forms:
+    def push(self, *inputs: AffineBounds) -> AffineBounds:
         lower = [through(s, x, above=False) for s, x in zip((self.lower_first, self.lower_second), inputs, strict=True)]
         upper = [through(s, x, above=True) for s, x in zip((self.upper_first, self.upper_second), inputs, strict=True)]
-        return Forms(
+        return AffineBounds(
             lower[0][0] + lower[1][0],
             lower[0][1] + lower[1][1] + self.lower_bias,
             upper[0][0] + upper[1][0],
@@ -56,7 +56,7 @@ class Planes(Relaxation):
         )
 
 
-class Product(Nonlinear):
+class ElementwiseProduct(Nonlinear):
     """y = a · b.
 
     Above, with a share s in [0, 1]:  s (u_b a + l_a b - l_a u_b) + (1 - s) (l_b a + u_a b - u_a l_b).
@@ -73,7 +73,7 @@ class Product(Nonlinear):
     def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
         a, b = inputs
         s, t = self.free(node, *inputs).within(slopes).unbind(1)
-        return Planes(
+        return McCormickPlanes(
             lower_first=torch.lerp(b.lower, b.upper, t),
             lower_second=torch.lerp(a.lower, a.upper, t),
             lower_bias=-torch.lerp(a.lower * b.lower, a.upper * b.upper, t),
@@ -82,11 +82,11 @@ class Product(Nonlinear):
             upper_bias=-torch.lerp(a.upper * b.lower, a.lower * b.upper, s),
         )
 
-    def free(self, node: Node, *inputs: Interval) -> Free:
+    def free(self, node: Node, *inputs: Interval) -> FreeParameters:
         either = self.unstable(node, *inputs)[0].to(inputs[0].lower)
         half = torch.full_like(either, 0.5)
         start, spread = torch.stack([half, half], 1), torch.stack([either, either], 1) / 2
-        return Free(start, start - spread, start + spread)
+        return FreeParameters(start, start - spread, start + spread)
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         """Entries where both factors vary; with one constant factor, a product is linear."""

@@ -12,12 +12,14 @@ from torch import Tensor
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.graph.receptive_fields import Shapes
-from proofmap.inputs.window_forms import Windows
+from proofmap.inputs.window_forms import WindowForms
 from proofmap.rules.rule import Interval, Linear, differentiated
 
-_TAPS = 8  # windows up to this many filter sizes use one matrix product: its zeros cost less than small convolutions
-_CAST = 2**21  # coefficients per chunk that is cast to another type
-_MANY = 16  # with more rows than this, a search for zero columns saves time
+_MATRIX_MAX_FILTERS = (
+    8  # windows up to this many filter sizes use one matrix product: its zeros cost less than small convolutions
+)
+_CAST_CHUNK = 2**21  # coefficients per chunk that is cast to another type
+_MIN_ROWS_FOR_SKIPPING = 16  # with more rows than this, a search for zero columns saves time
 
 
 class Dense(Linear):
@@ -29,7 +31,9 @@ class Dense(Linear):
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         weight = node.weight
         assert weight is not None
-        wide = coefficients.device.type == "cpu" and coefficients.ndim == 2 and len(coefficients) > _MANY
+        wide = (
+            coefficients.device.type == "cpu" and coefficients.ndim == 2 and len(coefficients) > _MIN_ROWS_FOR_SKIPPING
+        )
         if wide and not differentiated(coefficients):  # a zero coefficient may have a gradient
             used = coefficients.ne(0).any(0).nonzero().flatten()
             if len(used) < 0.8 * len(weight):
@@ -56,7 +60,7 @@ class Filter:
     def transposed(self, coefficients: Tensor, shape: Sequence[int]) -> Tensor:
         """Return L'(A) (rows, *shape) for inputs of this shape, summed in the weight's type, in chunks of rows."""
         if coefficients.dtype != self.weight.dtype:
-            parts = coefficients.split(max(1, _CAST // max(1, coefficients[0].numel())))
+            parts = coefficients.split(max(1, _CAST_CHUNK // max(1, coefficients[0].numel())))
             return torch.cat([self.transposed(part.to(self.weight), shape).to(part) for part in parts])
         like = coefficients.new_empty(1).expand(len(coefficients), *shape)
         over = (self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups)
@@ -67,7 +71,7 @@ class Filter:
         )  # with them a GPU picks channels last: twice as slow on EfficientNet-Lite0
         return gradient
 
-    def seen(self, form: Windows, shape: tuple[int, ...]) -> Windows:
+    def seen(self, form: WindowForms, shape: tuple[int, ...]) -> WindowForms:
         """Return the input windows that output windows see: (n - 1) · stride + dilation · (k - 1) + 1 entries for n
         entries.
         """
@@ -77,7 +81,7 @@ class Filter:
         inner = replace(self, padding=[0] * len(size))
         many = form.values.is_cuda and len(form) > prod(form.values.shape[1:])
         many = many and form.values.dtype == self.weight.dtype
-        if many and prod(size) <= _TAPS * prod(kernel):
+        if many and prod(size) <= _MATRIX_MAX_FILTERS * prod(kernel):
             values = inner.by_matrix(form.values, (shape[0], *size))
         else:
             values = inner.transposed(form.values, (shape[0], *size))
@@ -104,14 +108,14 @@ class Convolution(Linear):
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (Filter.of(node).transposed(coefficients, shapes[0]),)
 
-    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...]:
+    def windows(self, node: Node, shapes: Shapes, form: WindowForms) -> tuple[WindowForms, ...]:
         return (Filter.of(node).seen(form, shapes[0]),)
 
 
 class AvgPool(Linear):
     """y = the mean of each window; at the borders the divisor may be smaller."""
 
-    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...]:
+    def windows(self, node: Node, shapes: Shapes, form: WindowForms) -> tuple[WindowForms, ...]:
         """Divide A by the divisor, then convolve every channel with ones."""
         a = node.attributes
         channels, *spatial = shapes[0]
@@ -133,7 +137,7 @@ class Add(Linear):
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients,) * len(shapes)
 
-    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...]:
+    def windows(self, node: Node, shapes: Shapes, form: WindowForms) -> tuple[WindowForms, ...]:
         return (form,) * len(shapes)
 
 
@@ -145,14 +149,14 @@ class Concat(Linear):
         parts: tuple[Tensor, ...] = coefficients.split([shape[axis] for shape in shapes], dim=axis + 1)
         return parts
 
-    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...] | None:
+    def windows(self, node: Node, shapes: Shapes, form: WindowForms) -> tuple[WindowForms, ...] | None:
         if node.attributes["axis"] != 0:
             return None
         starts = [sum(shape[0] for shape in shapes[:k]) for k in range(len(shapes))]
         return tuple(form.channels(at, at + shape[0]) for at, shape in zip(starts, shapes, strict=True))
 
 
-class Moving(Linear):
+class EntryMove(Linear):
     """Operations that move entries to other places, each at most once."""
 
     def moves(self, node: Node) -> bool:
@@ -165,7 +169,7 @@ class Pad(Linear):
     def moves(self, node: Node) -> bool:
         return bool(node.attributes["mode"] == "constant")
 
-    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...] | None:
+    def windows(self, node: Node, shapes: Shapes, form: WindowForms) -> tuple[WindowForms, ...] | None:
         pads = node.attributes["pads"]  # (before, after) of each axis, the last axis first
         axes = len(form.size)
         if not self.moves(node) or any(pads[2 * axes :]):
@@ -174,7 +178,7 @@ class Pad(Linear):
         return (form.moved(form.values, shapes[0], tuple(-p for p in before), (1,) * axes),)
 
 
-class Slice(Moving):
+class Slice(EntryMove):
     """Every n-th entry along an axis."""
 
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
@@ -182,7 +186,7 @@ class Slice(Moving):
         compute(node, pulled).copy_(coefficients)  # writes into a view
         return (pulled,)
 
-    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...]:
+    def windows(self, node: Node, shapes: Shapes, form: WindowForms) -> tuple[WindowForms, ...]:
         """A window of n entries along the axis sees (n - 1) · step + 1 entries, with zeros between."""
         axis, (start, _, step) = node.attributes["axis"], node.attributes["range"]
         if axis == 0:
@@ -196,14 +200,14 @@ class Slice(Moving):
         return (form.moved(values, shapes[0], tuple(before), tuple(times)),)
 
 
-class Reshape(Moving):
+class Reshape(EntryMove):
     """The same entries in another shape, in the same order."""
 
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients.reshape(coefficients.shape[0], *shapes[0]),)
 
 
-class Affine(Moving):
+class Affine(EntryMove):
     """y = s x + b with constants for each entry: L'(A) = s A.
 
     Its interval has its endpoints at those of x. Computed from the middle of a wide interval, a small b (such as the
@@ -217,5 +221,5 @@ class Affine(Moving):
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients if node.weight is None else coefficients * node.weight,)
 
-    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...]:
+    def windows(self, node: Node, shapes: Shapes, form: WindowForms) -> tuple[WindowForms, ...]:
         return (form if node.weight is None else form.scaled(node.weight),)

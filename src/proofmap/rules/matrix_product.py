@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
-from proofmap.inputs.window_forms import Windows
-from proofmap.rules.rule import Form, Forms, Interval, Nonlinear, Relaxation
+from proofmap.inputs.window_forms import WindowForms
+from proofmap.rules.rule import AffineBounds, Form, Interval, Nonlinear, Relaxation
 from proofmap.rules.scalar_lines import at_rows
 from proofmap.runtime.block_sums import dot
 
 
 @dataclass(frozen=True, eq=False)
-class Tangent(Relaxation):
+class BilinearExpansion(Relaxation):
     """|a b - (a m + n b - n m)| <= radius, with n and m the middles of a and b: (cases, *shape) each.
 
     One plane with a distance on both sides: coefficients are not split by sign, and no sum over k is split.
@@ -28,7 +28,7 @@ class Tangent(Relaxation):
 
     def pull(self, form: Form, owner: Tensor | None) -> tuple[tuple[Any, ...], Tensor]:
         """Pull back rows; window forms become dense."""
-        rows = form.dense() if isinstance(form, Windows) else form
+        rows = form.dense() if isinstance(form, WindowForms) else form
         n, m = at_rows(self.first, rows, owner), at_rows(self.second, rows, owner)
         bias = dot(rows.abs(), at_rows(self.radius, rows, owner)) - dot(rows, at_rows(self.middle, rows, owner))
         return (rows @ m.mT, n.mT @ rows), bias
@@ -38,7 +38,7 @@ class Tangent(Relaxation):
         """n m."""
         return self.first @ self.second
 
-    def push(self, *inputs: Forms) -> Forms:
+    def push(self, *inputs: AffineBounds) -> AffineBounds:
         a, b = inputs
         ends = []
         for of_a, of_b, extra in (
@@ -50,10 +50,10 @@ class Tangent(Relaxation):
             middle, half = a_middle @ m + n @ b_middle, a_half @ m.abs() + n.abs() @ b_half
             ends.append((middle - half, middle + half))
         (lower_w, upper_w), (lower_b, upper_b) = ends
-        return Forms(lower_w, lower_b - self.middle - self.radius, upper_w, upper_b - self.middle + self.radius)
+        return AffineBounds(lower_w, lower_b - self.middle - self.radius, upper_w, upper_b - self.middle + self.radius)
 
 
-class Contract(Nonlinear):
+class MatrixProduct(Nonlinear):
     """y_ij = Σ_k a_ik b_kj over the last two axes.
 
     (a - n)(b - m) lies between ± r_a r_b, with n, m the middles and r the radii of both intervals. These are the planes
@@ -76,7 +76,7 @@ class Contract(Nonlinear):
     def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
         a, b = inputs
         radius = ((a.upper - a.lower) / 2) @ ((b.upper - b.lower) / 2)
-        return Tangent((a.lower + a.upper) / 2, (b.lower + b.upper) / 2, radius)
+        return BilinearExpansion((a.lower + a.upper) / 2, (b.lower + b.upper) / 2, radius)
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         """Entries that vary, and are multiplied by an entry that varies."""

@@ -1,4 +1,4 @@
-"""The largest of several values: max pooling and the maximum of two branches."""
+"""Relaxation of the maximum of several values: max pooling, and the maximum of two branches."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from torch import Tensor
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute, reach
 from proofmap.graph.receptive_fields import ReceptiveField, Shapes
-from proofmap.inputs.window_forms import Windows
-from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation
+from proofmap.inputs.window_forms import WindowForms
+from proofmap.rules.rule import AffineBounds, Interval, Kind, Nonlinear, Relaxation
 from proofmap.runtime.block_sums import dot
 
 
 @dataclass(frozen=True, eq=False)
-class Picks(Relaxation):
-    """v[lower] <= y <= slope · v[upper] + bias, with v all inputs flat in one row; tensors are (cases, outputs).
+class CandidateLines(Relaxation):
+    """v[lower] <= y <= slope · v[upper] + bias, where v is all inputs flattened in one row; tensors are (cases,
+    outputs).
 
-    `reach` says in which box of an input the candidates of an output lie, where the values are maps.
+    reach: the box of an input that contains the candidates of an output, if the values are maps.
     """
 
     shape: tuple[int, ...]
@@ -33,7 +34,7 @@ class Picks(Relaxation):
     bias: Tensor
 
     def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind, ...], Tensor]:
-        if isinstance(form, Windows):
+        if isinstance(form, WindowForms):
             return self._pull_windows(form)
         flat = form.flatten(1)  # (rows, outputs)
         one = len(self.lower) == 1
@@ -44,8 +45,8 @@ class Picks(Relaxation):
         parts = pulled.split([prod(s) for s in self.inputs], dim=1)
         return tuple(p.unflatten(1, s) for p, s in zip(parts, self.inputs, strict=True)), offset
 
-    def _pull_windows(self, form: Windows) -> tuple[tuple[Windows, ...], Tensor]:
-        """The same, with picks named by where they stand in the box of their output."""
+    def _pull_windows(self, form: WindowForms) -> tuple[tuple[WindowForms, ...], Tensor]:
+        """Pull back window forms, with picks given by their place in the box of their output."""
         assert self.reach is not None
         size, stride = self.reach.extent, self.reach.stride
         lower, upper = (_local(picks, self.reach, self.shape, self.inputs[0]) for picks in (self.lower, self.upper))
@@ -69,7 +70,7 @@ class Picks(Relaxation):
         back = tuple(-p for p in self.reach.padding)
         return tuple(form.moved(p, s, back, stride) for p, s in zip(parts, self.inputs, strict=True)), offset
 
-    def push(self, *inputs: Forms) -> Forms:
+    def push(self, *inputs: AffineBounds) -> AffineBounds:
         def flat(values: list[Tensor], start: int) -> Tensor:
             return torch.cat([v.flatten(start) for v in values], dim=-1)
 
@@ -77,11 +78,11 @@ class Picks(Relaxation):
         upper_w = _pick(flat([f.upper_weight for f in inputs], 2), self.upper) * self.slope.unsqueeze(1)
         lower_b = flat([f.lower_bias for f in inputs], 1).gather(1, self.lower)
         upper_b = flat([f.upper_bias for f in inputs], 1).gather(1, self.upper) * self.slope + self.bias
-        return Forms(*(t.unflatten(-1, self.shape) for t in (lower_w, lower_b, upper_w, upper_b)))
+        return AffineBounds(*(t.unflatten(-1, self.shape) for t in (lower_w, lower_b, upper_w, upper_b)))
 
 
 def _local(index: Tensor, reach: ReceptiveField, shape: tuple[int, ...], source: tuple[int, ...]) -> Tensor:
-    """(cases, outputs): positions in all inputs laid flat -> input · box + place in the box that the output reads."""
+    """Convert positions in all flattened inputs to input · box size + place in the box that the output reads."""
     channels, *spatial = source
     number = index // (channels * prod(spatial))
     output = torch.arange(prod(shape[1:]), device=index.device).repeat(shape[0])
@@ -97,7 +98,9 @@ def _local(index: Tensor, reach: ReceptiveField, shape: tuple[int, ...], source:
 def _picked(
     coefficients: Tensor, lower: Tensor, upper: Tensor, slope: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(weight, place, bias): the upper pick where A > 0, the lower one elsewhere. All (rows, outputs) but (rows,)."""
+    """Return (weight, place, bias): the upper pick where A > 0, else the lower one. All are (rows, outputs) except
+    (rows,).
+    """
     positive = coefficients > 0
     weight = coefficients * torch.where(positive, slope, torch.ones_like(slope))
     offset = dot(coefficients, torch.where(positive, bias, torch.zeros_like(bias)))
@@ -105,27 +108,29 @@ def _picked(
 
 
 def _pick(weights: Tensor, index: Tensor) -> Tensor:
-    """(cases, d, all) at (cases, outputs) -> (cases, d, outputs)."""
+    """Gather entries: (cases, d, all) at (cases, outputs) -> (cases, d, outputs)."""
     return weights.gather(2, index.unsqueeze(1).expand(-1, weights.shape[1], -1))
 
 
-class Largest(Nonlinear):
-    """y_o = max over the candidates of o, which `candidates` names."""
+class MaximumRule(Nonlinear):
+    """y_o = max over the candidates of o, which `candidates` lists."""
 
     @abstractmethod
     def candidates(self, node: Node, shapes: Shapes, device: torch.device) -> Tensor:
-        """(outputs, k): positions in all inputs laid flat one after the other; the total size stands for "none"."""
+        """Return (outputs, k): positions in all inputs, flattened in sequence; the total size means "no candidate"."""
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:
         return Interval(compute(node, *(i.lower for i in inputs)), compute(node, *(i.upper for i in inputs)))
 
     def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
-        """Below: the candidate with the largest middle of its interval. Above: with i the candidate of the largest
-        upper bound and u' the largest upper bound of the others,
+        """Relax the maximum by one candidate below and one line above, without free parameters.
 
-            y <= u' + (u_i - u') (x_i - l_i) / (u_i - l_i)   if l_i < u',   y = x_i   otherwise:
+        Below: the candidate with the largest middle of its interval. Above: with i the candidate of the largest upper
+        bound and u' the largest upper bound of the others,
 
-        the line is u' or more everywhere, and at x_i = u_i it is u_i. Never above the constant max u. Nothing is free.
+            y <= u' + (u_i - u') (x_i - l_i) / (u_i - l_i)   if l_i < u',   y = x_i   otherwise.
+
+        This line is at least u' everywhere, and equals u_i at x_i = u_i. It is never above the constant max u.
         """
         shapes = tuple(tuple(i.lower.shape[1:]) for i in inputs)
         index = self.candidates(node, shapes, inputs[0].lower.device)  # (outputs, k)
@@ -146,10 +151,12 @@ class Largest(Nonlinear):
         def position(k: Tensor) -> Tensor:
             return index.expand(len(k), -1, -1).gather(-1, k.unsqueeze(-1)).squeeze(-1)
 
-        return Picks(node.shape, shapes, reach(node, shapes), position(below), position(first.squeeze(-1)), slope, bias)
+        return CandidateLines(
+            node.shape, shapes, reach(node, shapes), position(below), position(first.squeeze(-1)), slope, bias
+        )
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
-        """The candidates that may be the largest, where there are several."""
+        """Candidates that may be the largest, where there are several."""
         shapes = tuple(tuple(i.lower.shape[1:]) for i in inputs)
         index = self.candidates(node, shapes, inputs[0].lower.device)
         lower = _windows([i.lower for i in inputs], index)
@@ -164,13 +171,13 @@ class Largest(Nonlinear):
 
 
 def _windows(values: list[Tensor], index: Tensor) -> Tensor:
-    """(cases, outputs, k), -inf where there is no candidate."""
+    """Gather the candidates: (cases, outputs, k), -inf for missing ones."""
     flat = torch.cat([v.flatten(1) for v in values], dim=1)
     flat = torch.cat([flat, flat.new_full((len(flat), 1), -inf)], dim=1)
     return flat[:, index]
 
 
-class Maximum(Largest):
+class Maximum(MaximumRule):
     """y = max(a, b)."""
 
     def candidates(self, node: Node, shapes: Shapes, device: torch.device) -> Tensor:
@@ -178,8 +185,8 @@ class Maximum(Largest):
         return torch.stack([one, one + len(one)], dim=1)
 
 
-class MaxPool(Largest):
-    """y = the largest of a window, with any stride, padding and dilation; padding is no candidate."""
+class MaxPool(MaximumRule):
+    """y = the largest entry of a window, with any stride, padding and dilation; padding is no candidate."""
 
     def candidates(self, node: Node, shapes: Shapes, device: torch.device) -> Tensor:
         channels, *spatial = shapes[0]

@@ -12,16 +12,18 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
-from proofmap.inputs.window_forms import Windows
-from proofmap.rules.rule import Forms, Free, Interval, Kind, Kinked, Nonlinear, Relaxation
+from proofmap.inputs.window_forms import WindowForms
+from proofmap.rules.rule import AffineBounds, FreeParameters, Interval, Kind, KinkSum, Nonlinear, Relaxation
 from proofmap.rules.scalar_lines import at_rows
 from proofmap.runtime.block_sums import dot
 
-_WHERE = 2 / 3  # where in an interval planes are compared; the middle favours planes whose errors grow further back
+_COMPARISON_POINT = (
+    2 / 3
+)  # where in an interval planes are compared; the middle favours planes whose errors grow further back
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture(Relaxation):
+class MaximumPlanes(Relaxation):
     """(1 - share) a + share b <= y <= first · a + second · b + bias, entry by entry: (cases, *shape).
 
     None of the coefficients is negative.
@@ -36,7 +38,7 @@ class Mixture(Relaxation):
         """Return A⁺ times the upper plane plus A⁻ times the lower one, as `Lines` does; the input d receives
         nothing.
         """
-        values = form.values if isinstance(form, Windows) else form
+        values = form.values if isinstance(form, WindowForms) else form
         above, below = values.clamp(min=0), values.clamp(max=0)
         share, first, second, bias = (
             at_rows(part, form, owner) for part in (self.share, self.first, self.second, self.bias)
@@ -45,14 +47,14 @@ class Mixture(Relaxation):
         of_a = (above * first).add_(below).sub_(of_b)
         of_b.addcmul_(above, second)
         offset = dot(above, bias)
-        if isinstance(form, Windows):
+        if isinstance(form, WindowForms):
             return (None, replace(form, values=of_a), replace(form, values=of_b)), offset
         return (None, of_a, of_b), offset
 
-    def push(self, *inputs: Forms) -> Forms:
+    def push(self, *inputs: AffineBounds) -> AffineBounds:
         _, a, b = inputs
         share, first, second = (part.unsqueeze(1) for part in (self.share, self.first, self.second))
-        return Forms(
+        return AffineBounds(
             a.lower_weight + share * (b.lower_weight - a.lower_weight),
             a.lower_bias + self.share * (b.lower_bias - a.lower_bias),
             first * a.upper_weight + second * b.upper_weight,
@@ -69,7 +71,7 @@ class Larger(Nonlinear):
         alone = Interval(torch.maximum(a.lower, b.lower), torch.maximum(a.upper, b.upper))
         from_a = Interval(a.lower + d.lower.clamp(min=0), a.upper + d.upper.clamp(min=0))
         from_b = Interval(b.lower + (-d.upper).clamp(min=0), b.upper + (-d.lower).clamp(min=0))
-        return (alone & from_a & from_b).mended()
+        return (alone & from_a & from_b).uncrossed()
 
     def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
         """Relax below by b if d reaches further up than down, else by a. Relax above by the lower of two planes:
@@ -82,27 +84,27 @@ class Larger(Nonlinear):
         share of the second plane above. Every convex combination of two bounds is a bound.
         """
         d, a, b = inputs
-        planes = _Planes.of(d, a, b)
+        planes = _UpperPlanes.of(d, a, b)
         zero = torch.zeros_like(d.lower)
         if slopes is None:
             share, single = planes.start(d, a, b)
         else:
             share, single = self.free(node, *inputs).within(slopes).unbind(1)
-        return Mixture(
+        return MaximumPlanes(
             share=share,
             first=torch.lerp(1 - planes.rise, torch.where(planes.from_b, zero, planes.slope), single),
             second=torch.lerp(planes.rise, torch.where(planes.from_b, planes.slope, zero), single),
             bias=torch.lerp(planes.lift, planes.bias, single),
         )
 
-    def free(self, node: Node, *inputs: Interval) -> Free:
+    def free(self, node: Node, *inputs: Interval) -> FreeParameters:
         d, a, b = inputs
-        start = torch.stack(_Planes.of(d, a, b).start(d, a, b), dim=1)
+        start = torch.stack(_UpperPlanes.of(d, a, b).start(d, a, b), dim=1)
         either = self.unstable(node, *inputs)[0].unsqueeze(1)
-        return Free(start, torch.where(either, 0, start), torch.where(either, 1, start))
+        return FreeParameters(start, torch.where(either, 0, start), torch.where(either, 1, start))
 
-    def kinked(self, node: Node) -> Kinked:
-        return Kinked((0.0, 1.0, 0.0), 0.0, ((0.0, 1.0),))
+    def kink_sum(self, node: Node) -> KinkSum:
+        return KinkSum((0.0, 1.0, 0.0), 0.0, ((0.0, 1.0),))
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         """The difference if it may have either sign, and there also both inputs."""
@@ -112,7 +114,7 @@ class Larger(Nonlinear):
 
 
 @dataclass(frozen=True, eq=False)
-class _Planes:
+class _UpperPlanes:
     """Two planes above max(a, b): a + rise · d + lift, and slope · x_i + bias, with x_i = b where `from_b`, else a."""
 
     rise: Tensor
@@ -122,7 +124,7 @@ class _Planes:
     bias: Tensor
 
     @staticmethod
-    def of(d: Interval, a: Interval, b: Interval) -> _Planes:
+    def of(d: Interval, a: Interval, b: Interval) -> _UpperPlanes:
         zero, one = torch.zeros_like(d.lower), torch.ones_like(d.lower)
         open_ = (d.lower < 0) & (d.upper > 0)
         rise = torch.where(open_, d.upper / torch.where(open_, d.upper - d.lower, one), (d.lower >= 0).to(one))
@@ -132,11 +134,11 @@ class _Planes:
         apart = start >= second
         slope = torch.where(apart, one, (top - second) / torch.where(apart, one, top - start))
         bias = torch.where(apart, zero, second - slope * start)
-        return _Planes(rise, torch.where(open_, -rise * d.lower, zero), from_b, slope, bias)
+        return _UpperPlanes(rise, torch.where(open_, -rise * d.lower, zero), from_b, slope, bias)
 
     def start(self, d: Interval, a: Interval, b: Interval) -> tuple[Tensor, Tensor]:
         """Return the initial share of b below, and of the second plane above, each 0 or 1."""
-        at_a, at_b = (x.lower + _WHERE * (x.upper - x.lower) for x in (a, b))
+        at_a, at_b = (x.lower + _COMPARISON_POINT * (x.upper - x.lower) for x in (a, b))
         together = at_a + self.rise * (at_b - at_a) + self.lift
         alone = self.slope * torch.where(self.from_b, at_b, at_a) + self.bias
         single = (d.lower < 0) & (d.upper > 0) & (alone < together)

@@ -14,7 +14,7 @@ from torch import Tensor
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.rules.rule import Free, Interval
+from proofmap.rules.rule import FreeParameters, Interval
 from proofmap.rules.scalar_lines import Lines, Scalar, choose, chord
 
 
@@ -48,7 +48,7 @@ class Smooth(Scalar):
         """Return the points where f' is extremal or jumps; between them f' is monotone."""
         return ()
 
-    def secants(self, node: Node, x: Interval) -> Interval:
+    def secant_slopes(self, node: Node, x: Interval) -> Interval:
         """Bound the secant slopes: a secant's slope is a mean of f', whose extremes are at an endpoint or beside an
         inflection.
         """
@@ -58,17 +58,17 @@ class Smooth(Scalar):
         points = [wide.lower, wide.upper]
         for place in self.inflections(node):
             at = torch.full_like(wide.lower, place)
-            points += [inside(torch.nextafter(at, torch.full_like(at, end)), wide) for end in (-inf, inf)]
+            points += [clamp_to_interval(torch.nextafter(at, torch.full_like(at, end)), wide) for end in (-inf, inf)]
         slopes = torch.stack([self.derivative(node, point) for point in points]).to(x.lower.dtype)
         return Interval(slopes.amin(0), slopes.amax(0))
 
 
-def inside(point: Tensor, x: Interval) -> Tensor:
+def clamp_to_interval(point: Tensor, x: Interval) -> Tensor:
     """Return the point of each interval that is nearest to the given point."""
     return point.maximum(x.lower).minimum(x.upper)
 
 
-class Bowl(Smooth):
+class ConvexOrConcave(Smooth):
     """f is convex, or concave where `concave` says so, on every interval in its domain.
 
     Convex: f(m) + f'(m)(x - m) <= f(x) <= the chord, with m the middle. Concave: the other way round. The free
@@ -87,25 +87,25 @@ class Bowl(Smooth):
     def double_lines(self, node: Node, x: Interval, slopes: Tensor | None) -> Lines:
         at = (x.lower + x.upper) / 2
         if slopes is not None:  # a vertical tangent has no finite gradient
-            given = inside(slopes[:, 0], x)
+            given = clamp_to_interval(slopes[:, 0], x)
             at = torch.where(self.derivative(node, given.detach()).isfinite(), given, at)
-        convex = bent(node, x, at, self.derivative(node, at))
+        convex = convex_lines(node, x, at, self.derivative(node, at))
         assert convex.lower_bias is not None
         turned = Lines(convex.upper_slope, convex.upper_bias, convex.lower_slope, convex.lower_bias)
         return choose(self.concave(x), turned, convex)
 
-    def free(self, node: Node, *inputs: Interval) -> Free:
+    def free(self, node: Node, *inputs: Interval) -> FreeParameters:
         (x,) = inputs
-        return Free(*(point.unsqueeze(1) for point in ((x.lower + x.upper) / 2, x.lower, x.upper)))
+        return FreeParameters(*(point.unsqueeze(1) for point in ((x.lower + x.upper) / 2, x.lower, x.upper)))
 
 
-def bent(node: Node, x: Interval, at: Tensor, tangent: Tensor) -> Lines:
+def convex_lines(node: Node, x: Interval, at: Tensor, tangent: Tensor) -> Lines:
     """Return the lines of a convex function: the tangent at a point below, and the chord above."""
     slope, start = chord(node, x)
     return Lines(tangent, compute(node, at) - tangent * at, slope, start - slope * x.lower)
 
 
-class Square(Bowl):
+class Square(ConvexOrConcave):
     """y = x²."""
 
     def derivative(self, node: Node, x: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ class Square(Bowl):
         return [torch.zeros_like(x.lower).clamp(x.lower, x.upper)]
 
 
-class Exp(Bowl):
+class Exp(ConvexOrConcave):
     """y = exp(x)."""
 
     def derivative(self, node: Node, x: Tensor) -> Tensor:
@@ -126,7 +126,7 @@ class Exp(Bowl):
         _require(node, "exp", x, x.upper < limit, f"below {limit:.0f}")
 
 
-class Log(Bowl):
+class Log(ConvexOrConcave):
     """y = log(x), x > 0, concave."""
 
     def derivative(self, node: Node, x: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ class Log(Bowl):
         _require(node, "log", x, x.lower > 0, "above 0")
 
 
-class Sqrt(Bowl):
+class Sqrt(ConvexOrConcave):
     """y = sqrt(x), x >= 0, concave."""
 
     def derivative(self, node: Node, x: Tensor) -> Tensor:
@@ -152,7 +152,7 @@ class Sqrt(Bowl):
         _require(node, "sqrt", x, x.lower >= 0, "at least 0")
 
 
-class Rsqrt(Bowl):
+class Rsqrt(ConvexOrConcave):
     """y = 1 / sqrt(x), x > 0, convex."""
 
     def derivative(self, node: Node, x: Tensor) -> Tensor:
@@ -162,7 +162,7 @@ class Rsqrt(Bowl):
         _require(node, "rsqrt", x, x.lower > 0, "above 0")
 
 
-class Reciprocal(Bowl):
+class Reciprocal(ConvexOrConcave):
     """y = 1 / x, x not 0: convex for x > 0, concave for x < 0."""
 
     def derivative(self, node: Node, x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.rules.rule import Free, Interval, Kinked
+from proofmap.rules.rule import FreeParameters, Interval, KinkSum
 from proofmap.rules.scalar_lines import Lines, Scalar, chord
 
 
@@ -43,22 +43,22 @@ class TwoPieces(Scalar):
             torch.where(convex, bias, zero),
         )
 
-    def free(self, node: Node, *inputs: Interval) -> Free:
+    def free(self, node: Node, *inputs: Interval) -> FreeParameters:
         (x,) = inputs
         left, right = self.pieces(node, x)
         start, bend = self._through(x, left, right), self.unstable(node, x)[0]
         least = torch.where(bend, torch.minimum(left, right), start)
         most = torch.where(bend, torch.maximum(left, right), start)
-        return Free(*(slope.unsqueeze(1) for slope in (start, least, most)))
+        return FreeParameters(*(slope.unsqueeze(1) for slope in (start, least, most)))
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         (x,) = inputs
         return ((x.lower < 0) & (x.upper > 0),)
 
-    def secants(self, node: Node, x: Interval) -> Interval:
+    def secant_slopes(self, node: Node, x: Interval) -> Interval:
         left, right = self.pieces(node, x)
         first, last = torch.where(x.lower >= 0, right, left), torch.where(x.upper <= 0, left, right)
-        return Interval(first, last).mended()
+        return Interval(first, last).uncrossed()
 
     def _through(self, x: Interval, left: Tensor, right: Tensor) -> Tensor:
         return torch.where(x.lower + x.upper > 0, right, left)
@@ -70,8 +70,8 @@ class ReLU(TwoPieces):
     def pieces(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         return torch.zeros_like(x.lower), torch.ones_like(x.lower)
 
-    def kinked(self, node: Node) -> Kinked:
-        return Kinked((0.0,), 0.0, ((0.0, 1.0),))
+    def kink_sum(self, node: Node) -> KinkSum:
+        return KinkSum((0.0,), 0.0, ((0.0, 1.0),))
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         return []
@@ -97,9 +97,9 @@ class LeakyReLU(TwoPieces):
         assert node.weight is not None
         return node.weight.expand_as(x.lower), torch.ones_like(x.lower)
 
-    def kinked(self, node: Node) -> Kinked:
+    def kink_sum(self, node: Node) -> KinkSum:
         assert node.weight is not None
-        return Kinked((node.weight,), 0.0, ((0.0, 1 - node.weight),))
+        return KinkSum((node.weight,), 0.0, ((0.0, 1 - node.weight),))
 
 
 class Absolute(TwoPieces):
@@ -108,8 +108,8 @@ class Absolute(TwoPieces):
     def pieces(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         return -torch.ones_like(x.lower), torch.ones_like(x.lower)
 
-    def kinked(self, node: Node) -> Kinked:
-        return Kinked((-1.0,), 0.0, ((0.0, 2.0),))
+    def kink_sum(self, node: Node) -> KinkSum:
+        return KinkSum((-1.0,), 0.0, ((0.0, 2.0),))
 
 
 class Clamp(Scalar):
@@ -129,7 +129,7 @@ class Clamp(Scalar):
         at_bottom, at_top = compute(node, bottom), compute(node, top)
         return Lines(lower_slope, at_bottom - lower_slope * bottom, upper_slope, at_top - upper_slope * top)
 
-    def free(self, node: Node, *inputs: Interval) -> Free:
+    def free(self, node: Node, *inputs: Interval) -> FreeParameters:
         (x,) = inputs
         middle = (x.lower + x.upper) / 2
         bottom, top = self._kinks(node, x)
@@ -138,7 +138,7 @@ class Clamp(Scalar):
         upper = torch.where(middle <= top, rising, torch.zeros_like(rising))
         lower = torch.where(middle >= bottom, falling, torch.zeros_like(falling))
         most = torch.stack([falling, rising], dim=1)
-        return Free(torch.stack([lower, upper], dim=1), torch.zeros_like(most), most)
+        return FreeParameters(torch.stack([lower, upper], dim=1), torch.zeros_like(most), most)
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         (x,) = inputs
@@ -146,12 +146,12 @@ class Clamp(Scalar):
         kink = ((x.lower < low) & (x.upper > low)) | ((x.lower < high) & (x.upper > high))
         return (kink,)
 
-    def kinked(self, node: Node) -> Kinked:
+    def kink_sum(self, node: Node) -> KinkSum:
         low, high = node.attributes["low"], node.attributes["high"]
         kinks = tuple((place, jump) for place, jump in ((low, 1.0), (high, -1.0)) if isfinite(place))
-        return Kinked((0.0,), low, kinks) if isfinite(low) else Kinked((1.0,), 0.0, kinks)
+        return KinkSum((0.0,), low, kinks) if isfinite(low) else KinkSum((1.0,), 0.0, kinks)
 
-    def secants(self, node: Node, x: Interval) -> Interval:
+    def secant_slopes(self, node: Node, x: Interval) -> Interval:
         low, high = node.attributes["low"], node.attributes["high"]
         rising, flat = (x.lower >= low) & (x.upper <= high), (x.upper <= low) | (x.lower >= high)
         return Interval(rising.to(x.lower), 1 - flat.to(x.lower))

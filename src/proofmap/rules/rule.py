@@ -16,11 +16,11 @@ from torch import Tensor
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.graph.receptive_fields import Shapes
-from proofmap.inputs.window_forms import Windows
+from proofmap.inputs.window_forms import WindowForms
 from proofmap.runtime.block_sums import dot
 
-Form = Tensor | Windows  # rows of coefficients of a value: dense (rows, *shape), or windows of a map
-Kind = TypeVar("Kind", Tensor, Windows)
+Form = Tensor | WindowForms  # rows of coefficients of a value: dense (rows, *shape), or windows of a map
+Kind = TypeVar("Kind", Tensor, WindowForms)
 AnyForm = TypeVar("AnyForm", Tensor, Form)  # dense forms stay dense, windows may become dense
 
 
@@ -35,7 +35,7 @@ class Interval:
         """Intersect two intervals; lower > upper where they are disjoint."""
         return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
-    def mended(self) -> Interval:
+    def uncrossed(self) -> Interval:
         """Return the hull of the gap where lower > upper: for intervals of one value, which only rounding can
         separate.
         """
@@ -51,7 +51,7 @@ class Interval:
         lower[index], upper[index] = other.lower, other.upper
         return Interval(lower, upper)
 
-    def then(self, other: Interval) -> Interval:
+    def concat(self, other: Interval) -> Interval:
         """Concatenate the cases of two intervals."""
         return Interval(torch.cat([self.lower, other.lower]), torch.cat([self.upper, other.upper]))
 
@@ -61,7 +61,7 @@ class Interval:
 
 
 @dataclass(frozen=True, eq=False)
-class Free:
+class FreeParameters:
     """The free parameters (cases, F, *shape) of a relaxation, mostly slopes.
 
     The relaxation is valid for all values between `least` and `most`; its default is `start`.
@@ -77,7 +77,7 @@ class Free:
 
 
 @dataclass(frozen=True, eq=False)
-class Kinked:
+class KinkSum:
     """A piecewise linear operation as a sum of linear terms and kinks, entry by entry:
 
     y = Σ base_i · x_i + offset + Σ jump · max(x_0 - place, 0).
@@ -89,7 +89,7 @@ class Kinked:
 
 
 @dataclass(frozen=True, eq=False)
-class Forms:
+class AffineBounds:
     """Affine lower and upper forms of d input variables for a value.
 
     weights (cases, d, *shape), biases (cases, *shape):  W_l·δ + b_l <= value <= W_u·δ + b_u.
@@ -106,7 +106,7 @@ def differentiated(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
-class Pulled(ABC):
+class Pullable(ABC):
     """An object through which forms are pulled back, in place of an operation."""
 
     @abstractmethod
@@ -118,11 +118,11 @@ class Pulled(ABC):
         """
 
 
-class Relaxation(Pulled):
+class Relaxation(Pullable):
     """Linear functions below and above an operation, valid on the intervals they were made for."""
 
     @abstractmethod
-    def push(self, *inputs: Forms) -> Forms:
+    def push(self, *inputs: AffineBounds) -> AffineBounds:
         """Return affine forms of the output from those of the inputs."""
 
 
@@ -144,11 +144,11 @@ class Nonlinear(Rule):
         slopes: values of the parameters that `free` describes; None: the rule's default.
         """
 
-    def free(self, node: Node, *inputs: Interval) -> Free | None:
+    def free(self, node: Node, *inputs: Interval) -> FreeParameters | None:
         """Return the relaxation's free parameters; None: there are none."""
         return None
 
-    def kinked(self, node: Node) -> Kinked | None:
+    def kink_sum(self, node: Node) -> KinkSum | None:
         """Return the operation as a sum of kinks; None if it is not continuous and piecewise linear."""
         return None
 
@@ -185,7 +185,7 @@ class Linear(Rule):
         radius = self.magnitude(node, *((i.upper - i.lower) / 2 for i in inputs))
         return Interval(centre - radius, centre + radius)
 
-    def push(self, node: Node, *inputs: Forms) -> Forms:
+    def push(self, node: Node, *inputs: AffineBounds) -> AffineBounds:
         """Return U = L(middle) + |L|(half), with middle and half of the two forms: this is L⁺ U + L⁻ L without
         splitting L.
         """
@@ -197,7 +197,7 @@ class Linear(Rule):
         lower_b, upper_b = self._both(node, biases)
         if node.bias is not None:
             lower_b, upper_b = lower_b + node.bias, upper_b + node.bias
-        return Forms(lower_w, lower_b, upper_w, upper_b)
+        return AffineBounds(lower_w, lower_b, upper_w, upper_b)
 
     def _both(self, node: Node, pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         middle = self.apply(node, *((low + up) / 2 for low, up in pairs))
@@ -212,13 +212,13 @@ class Linear(Rule):
             value = self.apply(node, *points)
         return torch.autograd.grad(value, points, coefficients, create_graph=again)
 
-    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...] | None:
+    def windows(self, node: Node, shapes: Shapes, form: WindowForms) -> tuple[WindowForms, ...] | None:
         """Return L'(A) for windows of y, as windows of the inputs; None if the operation mixes distant positions."""
         return None
 
     def pull(self, node: Node, shapes: Shapes, form: AnyForm) -> tuple[tuple[AnyForm, ...], Tensor | None]:
         """Return <A, y> as a form of the inputs: (L'(A), <A, b>). Windows stay windows if possible."""
-        if isinstance(form, Windows):
+        if isinstance(form, WindowForms):
             parts = self.windows(node, shapes, form)
             if parts is not None:
                 return parts, None if node.bias is None else form.dot(node.bias)

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.rules.one_bend import Smooth, inside
-from proofmap.rules.rule import Free, Interval
+from proofmap.rules.one_bend import Smooth, clamp_to_interval
+from proofmap.rules.rule import FreeParameters, Interval
 from proofmap.rules.scalar_lines import Lines
 
-_CHORDS = 8  # chords that estimate the range of slopes on an interval
+_SLOPE_CHORDS = 8  # chords that estimate the range of slopes on an interval
 
 
-class Curve(Smooth):
+class InflectedFunction(Smooth):
     """A function with inflections and slopes in a known range. Its best upper line touches the concave hull at the
     middle m.
 
@@ -51,7 +51,7 @@ class Curve(Smooth):
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         flat = torch.zeros_like(x.lower, dtype=torch.float64)
-        return [inside(point.to(x.lower.dtype), x) for point in self.critical(node, flat)]
+        return [clamp_to_interval(point.to(x.lower.dtype), x) for point in self.critical(node, flat)]
 
     def double_lines(self, node: Node, x: Interval, slopes: Tensor | None) -> Lines:
         """Return the best lines above f and above -f, found together; the second, negated, is the best line below f."""
@@ -75,16 +75,16 @@ class Curve(Smooth):
             low, high = torch.where(right, slope, low), torch.where(right, high, slope)
         return (low + high) / 2
 
-    def free(self, node: Node, *inputs: Interval) -> Free:
+    def free(self, node: Node, *inputs: Interval) -> FreeParameters:
         (x,) = inputs
         lines = self.lines(node, x)
         start = torch.stack([lines.lower_slope, lines.upper_slope], dim=1)
         least, most = (end.unsqueeze(1) for end in self._steepness(node, x))
-        return Free(start, torch.minimum(least, start), torch.maximum(most, start))
+        return FreeParameters(start, torch.minimum(least, start), torch.maximum(most, start))
 
     def _steepness(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         """Estimate the smallest and the largest slope of f on each interval; lines with other slopes are not tight."""
-        at = torch.stack([torch.lerp(x.lower, x.upper, k / _CHORDS) for k in range(_CHORDS + 1)])
+        at = torch.stack([torch.lerp(x.lower, x.upper, k / _SLOPE_CHORDS) for k in range(_SLOPE_CHORDS + 1)])
         width = at[1:] - at[:-1]
         chords = (compute(node, at).diff(dim=0) / torch.where(width > 0, width, 1)).nan_to_num(0.0, 0.0, 0.0)
         least, most = (torch.zeros_like(x.lower) + slope for slope in self.slopes(node, x))
@@ -95,12 +95,12 @@ class Curve(Smooth):
     ) -> tuple[Tensor, Tensor]:
         """Return max of sign·f(t) - slope·t over the endpoints and the points within [l, u], and a maximiser t."""
         ends = (end.expand_as(slope) for end in (x.lower, x.upper))
-        every = torch.stack([*ends, *(inside(point, x) for point in points)])
+        every = torch.stack([*ends, *(clamp_to_interval(point, x) for point in points)])
         gap, index = (sign * compute(node, every) - slope * every).max(0)
         return gap, every.gather(0, index.unsqueeze(0)).squeeze(0)
 
 
-class Sigmoid(Curve):
+class Sigmoid(InflectedFunction):
     """f' = p (1 - p) = s at p = (1 ± sqrt(1 - 4s)) / 2, x = ± log(p² / s)."""
 
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
@@ -115,7 +115,7 @@ class Sigmoid(Curve):
         return [point, -point]
 
 
-class Tanh(Curve):
+class Tanh(InflectedFunction):
     """f' = 1 - t² = s at t = ± sqrt(1 - s), x = ± log((1 + t)² / s) / 2."""
 
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
@@ -130,7 +130,7 @@ class Tanh(Curve):
         return [point, -point]
 
 
-class Softsign(Curve):
+class Softsign(InflectedFunction):
     """y = x / (1 + |x|): f' = 1 / (1 + |x|)² = s at |x| = 1 / sqrt(s) - 1."""
 
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
@@ -144,7 +144,7 @@ class Softsign(Curve):
         return [point, -point]
 
 
-class Erf(Curve):
+class Erf(InflectedFunction):
     """f' = 2/sqrt(pi) exp(-x²) = s at x = ± sqrt(-log(s sqrt(pi) / 2))."""
 
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
@@ -158,7 +158,7 @@ class Erf(Curve):
         return [point, -point]
 
 
-class Elu(Curve):
+class Elu(InflectedFunction):
     """y = x for x >= 0, a (exp(x) - 1) for x < 0: a kink at 0 (concave there if a > 1), f' = s at log(s / a)."""
 
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
@@ -176,7 +176,7 @@ class Elu(Curve):
         return [kink, (slope / alpha).clamp(min=1e-300).log().clamp(max=0)]
 
 
-class HardSwish(Curve):
+class HardSwish(InflectedFunction):
     """y = x min(max(x + 3, 0), 6) / 6: 0, a parabola on [-3, 3] with f' = (2x + 3) / 6, then x."""
 
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
@@ -194,7 +194,7 @@ class HardSwish(Curve):
         return ((x.lower < x.upper) & (x.lower < 3) & (x.upper > -3),)
 
 
-class Swish(Curve):
+class Swish(InflectedFunction):
     """y = x g(x) with a gate g: SiLU, GELU and Mish.
 
     f' rises between two turning points of the slope and falls outside them. So f' = s has at most one solution on each

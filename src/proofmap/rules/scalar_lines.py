@@ -5,15 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.inputs.window_forms import Windows
-from proofmap.rules import fused_kernel as fused
-from proofmap.rules.rule import Form, Forms, Interval, Kind, Nonlinear, Relaxation, differentiated
+from proofmap.inputs.window_forms import WindowForms
+from proofmap.rules.rule import AffineBounds, Form, Interval, Kind, Nonlinear, Relaxation, differentiated
+from proofmap.runtime import compiled_kernels
 from proofmap.runtime.block_sums import dot
 
 
@@ -34,10 +35,10 @@ class Lines(Relaxation):
 
         (On a CPU, two products with A⁺ and A⁻ are six times as fast as a selection by the sign of A.)
         """
-        values = form.values if isinstance(form, Windows) else form
+        values = form.values if isinstance(form, WindowForms) else form
         lines = (self.upper_slope, self.upper_bias, self.lower_slope, self.lower_bias)
         watched = differentiated(values, *lines)
-        run = None if watched else fused.through_lines(values)
+        run = None if watched else _fused_pull(values)
         if run is not None:
             start, step, laid = self._addresses(form, owner)
             flat = (None if line is None else laid(line).flatten() for line in lines)
@@ -51,25 +52,60 @@ class Lines(Relaxation):
             upper = at_rows(self.upper_slope, form, owner)
             pulled = above * upper if watched else above.mul_(upper)  # autograd needs the value that this overwrites
             pulled = pulled.addcmul_(below, at_rows(self.lower_slope, form, owner))
-        return (replace(form, values=pulled) if isinstance(form, Windows) else pulled,), bias
+        return (replace(form, values=pulled) if isinstance(form, WindowForms) else pulled,), bias
 
     def _addresses(self, form: Form, owner: Tensor | None) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
         """Return the address of each row's and each entry's lines, and the function that lays out the tensors for
         it.
         """
         cases = len(self.upper_slope)
-        if isinstance(form, Windows):
+        if isinstance(form, WindowForms):
             return *form.addresses(cases), form.padded
         size, device = self.upper_slope[0].numel(), form.device
         owner = torch.arange(len(form), device=device) if owner is None else owner
         return owner * (size if cases > 1 else 0), torch.arange(size, device=device), torch.Tensor.contiguous
 
-    def push(self, *inputs: Forms) -> Forms:
+    def push(self, *inputs: AffineBounds) -> AffineBounds:
         (x,) = inputs
         lower_w, lower_b = through(self.lower_slope, x, above=False)
         upper_w, upper_b = through(self.upper_slope, x, above=True)
         lower_b = lower_b if self.lower_bias is None else lower_b + self.lower_bias
-        return Forms(lower_w, lower_b, upper_w, upper_b + self.upper_bias)
+        return AffineBounds(lower_w, lower_b, upper_w, upper_b + self.upper_bias)
+
+
+def _fused_pull(coefficients: Tensor) -> Callable[..., Any] | None:
+    """Compile `_pull_kernel` if that saves time: on a GPU with a compiler, for enough coefficients."""
+    if not compiled_kernels.pays(coefficients):
+        return None
+    return compiled_kernels.compiled(_pull_kernel, _kernel_trial)
+
+
+def _pull_kernel(
+    coefficients: Tensor,
+    start: Tensor,
+    step: Tensor,
+    upper_slope: Tensor,
+    upper_bias: Tensor,
+    lower_slope: Tensor,
+    lower_bias: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Return (A⁺ u + A⁻ l, Σ A⁺ b_u + A⁻ b_l) for A (K, d).
+
+    The lines of row k's entry i are at start[k] + step[i] of the flat tensors.
+    """
+    at = start[:, None] + step
+    above, below = coefficients.clamp(min=0), coefficients.clamp(max=0)
+    bias = above * upper_bias[at]
+    if lower_bias is not None:
+        bias = bias + below * lower_bias[at]
+    return above * upper_slope[at] + below * lower_slope[at], bias.double().sum(1).to(bias)
+
+
+def _kernel_trial(rows: int) -> tuple[Tensor | None, ...]:
+    """Build arguments of `_pull_kernel` for a first compilation."""
+    a = torch.ones(rows, rows + 2, device="cuda")
+    start, step = torch.zeros(rows, dtype=torch.int64, device="cuda"), torch.arange(rows + 2, device="cuda")
+    return a, start, step, a.flatten(), a.flatten(), a.flatten(), None
 
 
 def parallel(lines: Lines, x: Interval) -> Lines:
@@ -89,7 +125,7 @@ def parallel(lines: Lines, x: Interval) -> Lines:
 
 def at_rows(values: Tensor, form: Form, owner: Tensor | None) -> Tensor:
     """Select each row's values from (cases, *shape); one case serves all rows of dense forms without a copy."""
-    if isinstance(form, Windows):
+    if isinstance(form, WindowForms):
         return form.at_rows(values)
     return values if values.shape[0] == 1 or owner is None else values[owner]
 
@@ -106,7 +142,7 @@ def choose(first: Tensor, one: Lines, other: Lines) -> Lines:
     )
 
 
-def through(slope: Tensor, x: Forms, *, above: bool) -> tuple[Tensor, Tensor]:
+def through(slope: Tensor, x: AffineBounds, *, above: bool) -> tuple[Tensor, Tensor]:
     """Multiply a form by slopes: the form above (or below) x where the slope is positive, the other one where it is
     negative.
     """
@@ -138,7 +174,7 @@ class Scalar(Nonlinear):
         """Raise BoundError where f has no finite bound on the interval."""
 
     @abstractmethod
-    def secants(self, node: Node, x: Interval) -> Interval:
+    def secant_slopes(self, node: Node, x: Interval) -> Interval:
         """Bound (f(b) - f(a)) / (b - a) for all a, b of the interval; infinite where it is unbounded."""
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.inputs.window_forms import Windows
-from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation, Rule
+from proofmap.inputs.window_forms import WindowForms
+from proofmap.rules.rule import AffineBounds, Interval, Kind, Nonlinear, Relaxation, Rule
 from proofmap.rules.scalar_lines import Lines, Scalar, at_rows
 from proofmap.runtime.block_sums import dot
 
 
 @dataclass(frozen=True, eq=False)
-class Along(Relaxation):
+class ChangeLines(Relaxation):
     """Lines of the change alone: the arguments receive nothing."""
 
     lines: Lines
@@ -30,25 +30,25 @@ class Along(Relaxation):
         (part,), bias = self.lines.pull(form, owner)
         return (None, None, part), bias
 
-    def push(self, *inputs: Forms) -> Forms:
+    def push(self, *inputs: AffineBounds) -> AffineBounds:
         return self.lines.push(inputs[2])
 
 
 @dataclass(frozen=True, eq=False)
-class Level(Relaxation):
+class ConstantBounds(Relaxation):
     """Constant bounds lower <= y <= upper, independent of the inputs: (cases, *shape)."""
 
     range: Interval
 
     def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
-        values = form.values if isinstance(form, Windows) else form
+        values = form.values if isinstance(form, WindowForms) else form
         above, below = (at_rows(end, form, owner) for end in (self.range.upper, self.range.lower))
         return (None, None, None), dot(values.clamp(min=0), above) + dot(values.clamp(max=0), below)
 
-    def push(self, *inputs: Forms) -> Forms:
+    def push(self, *inputs: AffineBounds) -> AffineBounds:
         shape, like = self.range.lower.shape, inputs[2].lower_weight
         flat = like.new_zeros(shape[0], like.shape[1], *shape[1:])
-        return Forms(flat, self.range.lower, flat, self.range.upper)
+        return AffineBounds(flat, self.range.lower, flat, self.range.upper)
 
 
 class Change(Nonlinear):
@@ -75,15 +75,15 @@ class Change(Nonlinear):
             change = Interval(torch.minimum(*lower), torch.maximum(*upper))
         else:
             change = Interval(-compute(of, -d.lower), compute(of, d.upper))
-        return (change & Interval(-most, most)).mended()
+        return (change & Interval(-most, most)).uncrossed()
 
     def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
         """Lines of d for a scalar f, else constant bounds. There are no free parameters."""
         of = node.attributes["of"]
         rule = self._rules[of.op]
         if isinstance(rule, Scalar):
-            return Along(self._lines(rule, of, _whole(*inputs), inputs[2]))
-        return Level(self.interval(node, *inputs))
+            return ChangeLines(self._lines(rule, of, _whole(*inputs), inputs[2]))
+        return ConstantBounds(self.interval(node, *inputs))
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         """The change, where it may have either sign and more than one slope."""
@@ -92,7 +92,7 @@ class Change(Nonlinear):
         rule, never = self._rules[of.op], torch.zeros_like(d.lower, dtype=torch.bool)
         if not isinstance(rule, Scalar):
             return never, never, never
-        slopes = rule.secants(of, _whole(*inputs))
+        slopes = rule.secant_slopes(of, _whole(*inputs))
         return never, never, (d.lower < 0) & (d.upper > 0) & (slopes.lower < slopes.upper)
 
     def _most(self, of: Node, whole: Interval) -> Tensor:
@@ -101,14 +101,14 @@ class Change(Nonlinear):
         return y.upper - y.lower
 
     def _lines(self, rule: Scalar, of: Node, whole: Interval, d: Interval) -> Lines:
-        slopes, most = rule.secants(of, whole), self._most(of, whole)
+        slopes, most = rule.secant_slopes(of, whole), self._most(of, whole)
         below, lift = _above(Interval(-slopes.upper, -slopes.lower), d, most)
         return Lines(-below, -lift, *_above(slopes, d, most))
 
 
 def _whole(x: Interval, z: Interval, d: Interval) -> Interval:
     """Return the union of the intervals of x and of z = x + d."""
-    after = (Interval(x.lower + d.lower, x.upper + d.upper) & z).mended()
+    after = (Interval(x.lower + d.lower, x.upper + d.upper) & z).uncrossed()
     return Interval(torch.minimum(x.lower, after.lower), torch.maximum(x.upper, after.upper))
 
 

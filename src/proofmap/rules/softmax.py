@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
-from proofmap.inputs.window_forms import Windows
-from proofmap.rules.rule import Form, Forms, Interval, Nonlinear, Relaxation
+from proofmap.inputs.window_forms import WindowForms
+from proofmap.rules.rule import AffineBounds, Form, Interval, Nonlinear, Relaxation
 from proofmap.rules.scalar_lines import at_rows
 from proofmap.runtime.block_sums import dot
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
+class SoftmaxSide:
     """α_i (x_i - Σ_j g_j x_j) + β_i along an axis, counted from the end: (cases, *shape) each.
 
     α and g are nonnegative.
@@ -37,9 +37,9 @@ class Shares:
     beta: Tensor
     axis: int
 
-    def to(self, dtype: torch.dtype) -> Shares:
+    def to(self, dtype: torch.dtype) -> SoftmaxSide:
         """Cast to another type."""
-        return Shares(self.alpha.to(dtype), self.g.to(dtype), self.beta.to(dtype), self.axis)
+        return SoftmaxSide(self.alpha.to(dtype), self.g.to(dtype), self.beta.to(dtype), self.axis)
 
     def pulled(self, part: Tensor, owner: Tensor | None) -> tuple[Tensor, Tensor]:
         """Convert coefficients (rows, *shape) of this side to coefficients of x, and biases."""
@@ -54,22 +54,22 @@ class Shares:
 
 
 @dataclass(frozen=True, eq=False)
-class Parted(Relaxation):
-    """A lower and an upper side of the form `Shares`."""
+class SoftmaxRelaxation(Relaxation):
+    """A lower and an upper side of the form `SoftmaxSide`."""
 
-    lower: Shares
-    upper: Shares
+    lower: SoftmaxSide
+    upper: SoftmaxSide
 
     def pull(self, form: Form, owner: Tensor | None) -> tuple[tuple[Any, ...], Tensor]:
         """Pull back rows; window forms become dense."""
-        rows = form.dense() if isinstance(form, Windows) else form
+        rows = form.dense() if isinstance(form, WindowForms) else form
         above, lift = self.upper.pulled(rows.clamp(min=0), owner)
         below, drop = self.lower.pulled(rows.clamp(max=0), owner)
         return (above + below,), lift + drop
 
-    def push(self, *inputs: Forms) -> Forms:
+    def push(self, *inputs: AffineBounds) -> AffineBounds:
         (x,) = inputs
-        return Forms(
+        return AffineBounds(
             self.lower.pushed(x.lower_weight, x.upper_weight, forms=True),
             self.lower.pushed(x.lower_bias, x.upper_bias, forms=False) + self.lower.beta,
             self.upper.pushed(x.upper_weight, x.lower_weight, forms=True),
@@ -83,13 +83,13 @@ class Softmax(Nonlinear):
     def interval(self, node: Node, *inputs: Interval) -> Interval:
         """y_i rises with x_i and falls with the others, so its extremes are at two corners."""
         (x,) = inputs
-        low, high = _log_ends(_double(x), _axis(node))
+        low, high = _log_bounds(_double(x), _axis(node))
         return Interval(low.exp().to(x.lower.dtype), high.exp().to(x.upper.dtype))
 
     def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
         dtype, x, axis = inputs[0].lower.dtype, _double(inputs[0]), _axis(node)
-        low, high = _log_ends(x, axis)
-        return Parted(_below(x, low, axis).to(dtype), _above(x, low, high, axis).to(dtype))
+        low, high = _log_bounds(x, axis)
+        return SoftmaxRelaxation(_below(x, low, axis).to(dtype), _above(x, low, high, axis).to(dtype))
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         """All entries that vary."""
@@ -116,7 +116,7 @@ def _others(x: Tensor, axis: int) -> Tensor:
     return torch.logaddexp(before, after)
 
 
-def _log_ends(x: Interval, axis: int) -> tuple[Tensor, Tensor]:
+def _log_bounds(x: Interval, axis: int) -> tuple[Tensor, Tensor]:
     """Bound log y_i: with d = x_i - log Σ_{j ≠ i} exp(x_j), it is log σ(d)."""
     log_sigmoid = torch.nn.functional.logsigmoid
     low, high = log_sigmoid(x.lower - _others(x.upper, axis)), log_sigmoid(x.upper - _others(x.lower, axis))
@@ -129,15 +129,15 @@ def _slope_of_exp(low: Tensor, high: Tensor) -> Tensor:
     return high.exp() * torch.where(width > 0, -torch.expm1(-width) / torch.where(width > 0, width, 1), 1)
 
 
-def _above(x: Interval, low: Tensor, high: Tensor, axis: int) -> Shares:
+def _above(x: Interval, low: Tensor, high: Tensor, axis: int) -> SoftmaxSide:
     at = (x.lower + x.upper) / 2
     alpha, g = _slope_of_exp(low, high), at.softmax(axis)
     z = at.log_softmax(axis)
     beta = low.exp() + alpha * (z - low - at + (g * at).sum(axis, keepdim=True))
-    return Shares(alpha, g, beta, axis)
+    return SoftmaxSide(alpha, g, beta, axis)
 
 
-def _below(x: Interval, low: Tensor, axis: int) -> Shares:
+def _below(x: Interval, low: Tensor, axis: int) -> SoftmaxSide:
     """Return the lower side; level at the smallest y_i where that is higher in the middle."""
     top = x.upper.amax(axis, keepdim=True)  # exp(x - top) does not overflow
     start, end, at = x.lower - top, x.upper - top, (x.lower + x.upper) / 2 - top
@@ -147,4 +147,4 @@ def _below(x: Interval, low: Tensor, axis: int) -> Shares:
     rest = (start.exp() - slope * start).sum(axis, keepdim=True) / total
     beta = alpha * (2 - at - rest - top * (1 - g.sum(axis, keepdim=True)))
     level = alpha < low.exp()
-    return Shares(torch.where(level, 0, alpha), g, torch.where(level, low.exp(), beta), axis)
+    return SoftmaxSide(torch.where(level, 0, alpha), g, torch.where(level, low.exp(), beta), axis)

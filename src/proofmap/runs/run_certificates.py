@@ -22,7 +22,7 @@ import torch
 
 from proofmap.errors import BoundError, FileError, InputError, ProofmapWarning
 from proofmap.proof.certificate import packed
-from proofmap.proof.make_certificate import Certified, Subject, certify, splits
+from proofmap.proof.make_certificate import CertificateSubject, Certified, certify, splits
 from proofmap.proof.never_weaker import Explained
 from proofmap.proof.proof_tree import growth_for
 from proofmap.proof.statement import Asked
@@ -135,7 +135,7 @@ class _CertificateWriter:
         write_piece_once(self.folder, f"{_FOLDER}/{given}", packed(asked.x))
         return {"certificate": name, "input": given, "sha256": digest}
 
-    def _new_certificate(self, row: int, subject: Subject) -> bytes:
+    def _new_certificate(self, row: int, subject: CertificateSubject) -> bytes:
         """Compute a new certificate."""
         points = self.results.points(row)
         met = None if points is None else torch.from_numpy(points)
@@ -152,7 +152,7 @@ class _CertificateWriter:
         """The recorded SHA-256 of the explained values, or None."""
         return self.results.inputs
 
-    def _subject(self, row: int, x: torch.Tensor) -> Subject:
+    def _subject(self, row: int, x: torch.Tensor) -> CertificateSubject:
         found = hash_values(x)
         if self.inputs[row] not in (None, found):
             raise FileError(
@@ -163,7 +163,7 @@ class _CertificateWriter:
         assert ball is not None
         mine = torch.from_numpy(mask[row if len(mask) > 1 else 0][None].astype("int64"))
         around, target = replace(ball, eps=float(self.arrays["eps"][row])), int(self.arrays["target"][row])
-        return Subject(self.setup.graph, x, around, mine, self.arrays["scores"].shape[1], target)
+        return CertificateSubject(self.setup.graph, x, around, mine, self.arrays["scores"].shape[1], target)
 
     @property
     def _searched(self) -> bool:

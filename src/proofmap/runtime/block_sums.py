@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-__all__ = ["dot", "roundings"]
+__all__ = ["additions_per_product", "dot"]
 
 _BLOCK = 256  # products per block
 
@@ -20,6 +20,6 @@ def dot(coefficients: Tensor, values: Tensor) -> Tensor:
     return blocks if whole == count else blocks + products[:, whole:].sum(1)
 
 
-def roundings(count: int) -> int:
+def additions_per_product(count: int) -> int:
     """Return the largest number of additions that a product passes in such a sum of `count` products, in any order."""
     return count if count <= _BLOCK else _BLOCK + count // _BLOCK + 1

@@ -15,13 +15,13 @@ from proofmap.errors import ProofmapWarning
 
 __all__ = ["compiled", "pays"]
 
-_FEWEST = 2**22  # entries from which on compiling once per session saves time
-_COMPILING = Lock()  # torch must compile, and recompile for another type, in one thread at a time
+_MIN_ENTRIES = 2**22  # entries from which on compiling once per session saves time
+_COMPILE_LOCK = Lock()  # torch must compile, and recompile for another type, in one thread at a time
 
 
 def pays(values: Tensor) -> bool:
     """Return whether compiling saves time: on a GPU, for many values."""
-    return values.is_cuda and values.numel() >= _FEWEST
+    return values.is_cuda and values.numel() >= _MIN_ENTRIES
 
 
 @cache
@@ -33,7 +33,7 @@ def compiled(function: Callable[..., Any], trial: Callable[[int], tuple[Any, ...
     kernel = torch.compile(function, dynamic=True)
 
     def alone(*arguments: Any) -> Any:
-        with _COMPILING:
+        with _COMPILE_LOCK:
             return kernel(*arguments)
 
     try:

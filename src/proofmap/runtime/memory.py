@@ -16,16 +16,18 @@ from proofmap.errors import InputError, RoomError
 from proofmap.runtime.progress import part, report
 from proofmap.settings import is_number
 
-_CPU_PIECE = 2**26  # bytes; larger chunks of rows leave the caches: half as fast at 512 MB on 144 balls of a resnet
+_CPU_CHUNK_BYTES = (
+    2**26
+)  # bytes; larger chunks of rows leave the caches: half as fast at 512 MB on 144 balls of a resnet
 _CGROUP = Path("/sys/fs/cgroup")
 
-_TRIM, _MAP = -1, -3  # mallopt's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
-_KEPT, _SINGLE = 2**28, 2**25  # bytes that the process keeps once used, and bytes of one tensor among them
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
+_KEPT_BYTES, _TENSOR_BYTES = 2**28, 2**25  # bytes that the process keeps once used, and bytes of one tensor among them
 
-Work = Literal["walk", "back", "slopes", "curves", "forward", "basis", "box", "value", "gradient"]
+WorkKind = Literal["walk", "back", "slopes", "curves", "forward", "basis", "box", "value", "gradient"]
 
 # How many copies of the counted numbers are in memory at once, for each kind of work.
-_COPIES: dict[Work, int] = {
+_COPIES: dict[WorkKind, int] = {
     "walk": 10,  # all values, for one ball: their intervals and relaxations
     "back": 10,  # the widest layer of coefficients of a back-substituted row
     "slopes": 16,  # all coefficients of a back-substituted row under α-CROWN, since gradients keep them
@@ -39,10 +41,10 @@ _COPIES: dict[Work, int] = {
 
 
 # Texts of errors that report a lack of memory.
-_LACKS = ("allocate memory", "not enough memory", "error: out of memory", "ALLOC_FAILED", "bad_alloc")
+_OUT_OF_MEMORY_TEXTS = ("allocate memory", "not enough memory", "error: out of memory", "ALLOC_FAILED", "bad_alloc")
 
 
-def bytes_of(work: Work, elements: int, itemsize: int) -> int:
+def bytes_needed(work: WorkKind, elements: int, itemsize: int) -> int:
     """Return the bytes that work with `elements` numbers needs."""
     return _COPIES[work] * elements * itemsize
 
@@ -67,22 +69,22 @@ def budget(memory: int | None, device: torch.device) -> int:
     return int(min(psutil.virtual_memory().available, _container_free())) // 2
 
 
-def piece_of(budget: int, device: torch.device) -> int:
+def chunk_bytes(budget: int, device: torch.device) -> int:
     """Return the bytes for rows that are processed together: half of the budget; on a CPU, at most what fits the
     caches.
 
     The other half is for the state of all layers.
     """
-    return budget // 2 if device.type == "cuda" else min(budget // 2, _CPU_PIECE)
+    return budget // 2 if device.type == "cuda" else min(budget // 2, _CPU_CHUNK_BYTES)
 
 
-def rows_of(budget: int, device: torch.device) -> int:
+def row_chunk_bytes(budget: int, device: torch.device) -> int:
     """Return the bytes for rows of coefficients that are processed together.
 
     On a GPU, large convolutions need up to three times the counted bytes (ResNet-18 on an H200: 32 GiB instead of 11,
     and 11 with a third), so only a third is used.
     """
-    piece = piece_of(budget, device)
+    piece = chunk_bytes(budget, device)
     return piece // 3 if device.type == "cuda" else piece
 
 
@@ -109,10 +111,10 @@ def keep_freed() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library, another system
         return False
-    return bool(mallopt(_MAP, _SINGLE)) and bool(mallopt(_TRIM, _KEPT))
+    return bool(mallopt(_M_MMAP_THRESHOLD, _TENSOR_BYTES)) and bool(mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES))
 
 
-def in_pieces(total: int, size: int, work: Callable[[int, int], None]) -> None:
+def run_in_chunks(total: int, size: int, work: Callable[[int, int], None]) -> None:
     """Call work(start, stop) over range(total) in chunks of `size`; halve the chunks when memory runs out.
 
     Each chunk is a part of the work whose progress is reported.
@@ -142,4 +144,4 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in _LACKS)
+    return isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in _OUT_OF_MEMORY_TEXTS)

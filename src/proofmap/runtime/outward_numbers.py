@@ -6,7 +6,7 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Literal
 
-__all__ = ["NOT_COVERED", "Guarantee", "between", "rounded", "span"]
+__all__ = ["NOT_COVERED", "Guarantee", "format_interval", "format_overlap", "format_range"]
 
 # "certified": proven upper bounds of AO. "probable": upper bounds of the smoothed classifier's AO, which hold with a
 # given probability. "sampled": the largest values of samples, which are lower bounds. "none": estimates.
@@ -15,14 +15,19 @@ Guarantee = Literal["certified", "probable", "sampled", "none"]
 # The note on every proof that does not count all rounding errors.
 NOT_COVERED = "floating-point rounding is not covered"
 
-_ROUNDING = {"certified": ROUND_CEILING, "probable": ROUND_CEILING, "sampled": ROUND_FLOOR, "none": ROUND_HALF_EVEN}
+_ROUNDING_MODES = {
+    "certified": ROUND_CEILING,
+    "probable": ROUND_CEILING,
+    "sampled": ROUND_FLOOR,
+    "none": ROUND_HALF_EVEN,
+}
 
 
-def rounded(value: float, guarantee: Guarantee) -> str:
+def format_overlap(value: float, guarantee: Guarantee) -> str:
     """Print an overlap with two decimals, or with three digits if it is small, rounded to the side on which it stays
     true.
     """
-    rounding = _ROUNDING[guarantee]
+    rounding = _ROUNDING_MODES[guarantee]
     if not math.isfinite(value):
         return str(value).replace("inf", "∞")
     if 0 < abs(value) < 0.1 or abs(value) >= 1e9:
@@ -30,11 +35,11 @@ def rounded(value: float, guarantee: Guarantee) -> str:
     return str(Decimal(value).quantize(Decimal("0.01"), rounding))
 
 
-def span(low: float, high: float, guarantee: Guarantee) -> str:
+def format_range(low: float, high: float, guarantee: Guarantee) -> str:
     """Print the range of some overlaps, "-1.00 to 0.26", or one number if both endpoints print alike."""
-    return " to ".join(dict.fromkeys(rounded(end, guarantee) for end in (low, high)))
+    return " to ".join(dict.fromkeys(format_overlap(end, guarantee) for end in (low, high)))
 
 
-def between(lower: float, upper: float) -> str:
+def format_interval(lower: float, upper: float) -> str:
     """Print lower and upper bounds of a number, each rounded outward: "[-8.71, -8.65]"."""
-    return f"[{rounded(lower, 'sampled')}, {rounded(upper, 'certified')}]"
+    return f"[{format_overlap(lower, 'sampled')}, {format_overlap(upper, 'certified')}]"

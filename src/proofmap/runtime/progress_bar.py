@@ -12,16 +12,16 @@ from tqdm.auto import tqdm
 
 from proofmap.runtime.progress import listening, part, report
 
-__all__ = ["Bar", "say"]
+__all__ = ["ProgressBar", "print_status"]
 
-_FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-_BETWEEN = 10  # least seconds between two lines in a file
-_STEP = 0.1  # print a line after this share of the work,
-_SILENCE = 60  # or after these seconds,
-_SHARE = 0.1  # or after this share of the elapsed time, whichever is longer
+_BAR_FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+_MIN_LINE_SECONDS = 10  # least seconds between two lines in a file
+_LINE_SHARE = 0.1  # print a line after this share of the work,
+_MAX_SILENCE_SECONDS = 60  # or after these seconds,
+_SILENCE_SHARE = 0.1  # or after this share of the elapsed time, whichever is longer
 
 
-class Bar:
+class ProgressBar:
     """Shows how many of `total` units of work are done, on the error output, with the remaining time.
 
     Inside `work`, reports count as shares of the units in progress. Without `show` nothing is displayed, and reports go
@@ -31,10 +31,10 @@ class Bar:
     def __init__(self, total: int, title: str, *, show: bool = True, done: int = 0, unit: str = "sample") -> None:
         self._total, self._done, self._unit = total, done, unit
         self._within = 0.0  # the share of the units in progress that is done
-        display = _Drawn if "ipykernel" in sys.modules or _is_terminal() else _Lines
+        display = _TerminalBar if "ipykernel" in sys.modules or _is_terminal() else _LogLines
         self._display = display(total, title, done) if show else None
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> ProgressBar:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -73,7 +73,7 @@ class Bar:
 
     def write(self, text: str) -> None:
         """Print a line on the standard output, above the bar."""
-        if isinstance(self._display, _Drawn):
+        if isinstance(self._display, _TerminalBar):
             tqdm.write(text)
         else:
             print(text, flush=True)
@@ -84,7 +84,7 @@ class Bar:
         self._display.show(done, ", ".join(filter(None, (count, place))))
 
 
-def say(text: str) -> None:
+def print_status(text: str) -> None:
     """Print a line on the error output. If that is closed or full, the line is lost and the work continues."""
     with suppress(OSError, ValueError):
         if sys.stderr is not None:
@@ -97,7 +97,7 @@ def _is_terminal() -> bool:
     return False
 
 
-class _Drawn:
+class _TerminalBar:
     """A moving bar, shown after the first second."""
 
     def __init__(self, total: int, title: str, done: int) -> None:
@@ -105,7 +105,7 @@ class _Drawn:
             total=total,
             initial=done,
             desc=title,
-            bar_format=_FORMAT,
+            bar_format=_BAR_FORMAT,
             smoothing=0,  # use the mean speed, because units differ
             mininterval=0.2,
             miniters=0,
@@ -124,7 +124,7 @@ class _Drawn:
             self._bar.close()
 
 
-class _Lines:
+class _LogLines:
     """Prints a line when there is news, and less often the longer the work takes."""
 
     def __init__(self, total: int, title: str, done: int) -> None:
@@ -135,15 +135,15 @@ class _Lines:
     def show(self, done: float, text: str) -> None:
         now, share = time.monotonic(), done / self._total
         silent, elapsed = now - self._last, now - self._started
-        due = share - self._shown >= _STEP or silent >= max(_SILENCE, _SHARE * elapsed)
-        if silent < _BETWEEN or not due:
+        due = share - self._shown >= _LINE_SHARE or silent >= max(_MAX_SILENCE_SECONDS, _SILENCE_SHARE * elapsed)
+        if silent < _MIN_LINE_SECONDS or not due:
             return
         self._last, self._shown = now, share
         speed = (done - self._first) / elapsed
         left = f", about {tqdm.format_interval((self._total - done) / speed)} left" if speed else ""
         where = f", {text}" if text else ""
         took = tqdm.format_interval(elapsed)
-        say(f"{self._title}: {floor(100 * share)} %{where}, {took} so far{left}")
+        print_status(f"{self._title}: {floor(100 * share)} %{where}, {took} so far{left}")
 
     def close(self) -> None:
         pass

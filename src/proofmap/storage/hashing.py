@@ -1,4 +1,4 @@
-"""Names for what an explanation is about: hashes of models and inputs, and the versions at work."""
+"""Fingerprints of models and inputs by SHA-256, and the versions of the software."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from proofmap.errors import FileError
 from proofmap.graph import Graph
 from proofmap.graph.opaque import OpaqueFunction, opaque_node
 
-_PIECE = 2**20  # bytes read at a time
-_NAMES: WeakKeyDictionary[Graph, str] = WeakKeyDictionary()  # a graph never changes
+_READ_BYTES = 2**20  # bytes per read
+_GRAPH_HASHES: WeakKeyDictionary[Graph, str] = WeakKeyDictionary()  # valid because a graph is immutable
 
 
 def versions() -> dict[str, str]:
-    """What an explanation was made with."""
-    proofmap = str(sys.modules["proofmap"].__version__)  # the front door is nothing that a part may import
+    """Return the versions of Proofmap, torch and Python."""
+    proofmap = str(sys.modules["proofmap"].__version__)  # modules may not import the package root
     return {"proofmap": proofmap, "torch": str(torch.__version__), "python": platform.python_version()}
 
 
 def digest(parts: Iterable[str | Tensor]) -> str:
-    """SHA-256, in hex, of texts and of tensors (type, shape and bytes), wherever they are stored.
+    """Return the SHA-256, in hex, of texts and tensors (type, shape and bytes), on any device.
 
-    Each part goes in behind its kind and length, so that no two different lists read the same.
+    Each part is preceded by its kind and length, so that different lists have different inputs of the hash.
     """
     seen = sha256()
     for part in parts:
@@ -45,11 +45,11 @@ def digest(parts: Iterable[str | Tensor]) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file's bytes, as `sha256sum` prints it."""
+    """Return the SHA-256 of a file's bytes, as printed by `sha256sum`."""
     seen = sha256()
     try:
         with path.open("rb") as file:
-            while piece := file.read(_PIECE):
+            while piece := file.read(_READ_BYTES):
                 seen.update(piece)
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
@@ -57,28 +57,30 @@ def hash_file(path: Path) -> str:
 
 
 def hash_tensor(x: Tensor) -> str:
-    """A name for an input: it changes with any entry, the shape or the type, and with nothing else."""
+    """Return the fingerprint of an input: it depends on its entries, shape and type, and on nothing else."""
     return digest([x])
 
 
 def hash_values(x: Tensor) -> str:
-    """SHA-256 of a sample's values, little-endian and in their order, as a certificate states it."""
+    """Return the SHA-256 of a sample's values, little-endian and in order, as stated in a certificate."""
     values = x.detach().cpu().contiguous().numpy()
     return sha256(values.astype(values.dtype.newbyteorder("<")).tobytes()).hexdigest()
 
 
 def hash_graph(graph: Graph) -> str:
-    """A name for a model: its operations, their names, order, shapes and attributes, and every weight; what was taken
-    off its end; and of a part that is run as it is, what `OpaqueFunction.hash_parts` says.
+    """Return the fingerprint of a model.
+
+    It covers the operations with their names, order, shapes and attributes, every weight, the part that was removed
+    from the end, and the description `OpaqueFunction.hash_parts` of each opaque part.
     """
-    if opaque_node(graph) is not None:  # that part may change
-        return digest(_described(graph))
-    if graph not in _NAMES:
-        _NAMES[graph] = digest(_described(graph))
-    return _NAMES[graph]
+    if opaque_node(graph) is not None:  # an opaque part may change
+        return digest(_graph_parts(graph))
+    if graph not in _GRAPH_HASHES:
+        _GRAPH_HASHES[graph] = digest(_graph_parts(graph))
+    return _GRAPH_HASHES[graph]
 
 
-def _described(graph: Graph) -> Iterator[str | Tensor]:
+def _graph_parts(graph: Graph) -> Iterator[str | Tensor]:
     yield graph.output
     if graph.taken_off is not None:
         yield f"taken off {graph.taken_off}"
@@ -87,16 +89,16 @@ def _described(graph: Graph) -> Iterator[str | Tensor]:
         tensors = {"weight": node.weight, "bias": node.bias}
         for key, value in [*tensors.items(), *sorted(node.attributes.items())]:
             yield key
-            yield from _spelled(value)
+            yield from _value_parts(value)
 
 
-def _spelled(value: Any) -> Iterator[str | Tensor]:
-    """Tensors go in whole, inside tuples too: what they print leaves entries out."""
+def _value_parts(value: Any) -> Iterator[str | Tensor]:
+    """Yield tensors as a whole, also inside tuples, because their printed form omits entries."""
     if isinstance(value, OpaqueFunction):
         yield from value.hash_parts()
     elif isinstance(value, list | tuple):
         yield f"{len(value)} entries"
         for entry in value:
-            yield from _spelled(entry)
+            yield from _value_parts(entry)
     else:
         yield value if isinstance(value, Tensor) else repr(value)

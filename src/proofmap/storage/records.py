@@ -19,23 +19,23 @@ from proofmap.errors import FileError
 from proofmap.inputs.ball import Ball
 from proofmap.storage.hashing import hash_tensor
 
-__all__ = ["JSON", "plain", "recorded", "whole", "write"]
+__all__ = ["JSON", "atomic_path", "settings_to_json", "to_json", "write_atomic"]
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 
-def plain(value: Any, listed: int = 0) -> JSON:
+def to_json(value: Any, listed: int = 0) -> JSON:
     """Return a setting as JSON: a tensor as its hash, any other unsupported value as its repr.
 
     listed: tensors with at most this many entries are written out.
     """
     match value:
         case Tensor() if value.numel() <= listed:
-            return plain(value.tolist())
+            return to_json(value.tolist())
         case Tensor():
             return f"tensor {tuple(value.shape)} sha256 {hash_tensor(value)}"
         case tuple() | list():
-            return [plain(entry, listed) for entry in value]
+            return [to_json(entry, listed) for entry in value]
         case float() if isinf(value):
             return str(value)
         case bool() | int() | float() | str() | None:
@@ -43,37 +43,37 @@ def plain(value: Any, listed: int = 0) -> JSON:
     return repr(value)
 
 
-def recorded(settings: Mapping[str, Any], listed: int = 0) -> dict[str, JSON]:
+def settings_to_json(settings: Mapping[str, Any], listed: int = 0) -> dict[str, JSON]:
     """Return settings as JSON, with the fields of a ball as separate entries."""
     values: dict[str, Any] = {}
     for name, value in settings.items():
-        values |= _parts(value) if isinstance(value, Ball) else {name: value}
-    return {name: plain(value, listed) for name, value in values.items()}
+        values |= _ball_fields(value) if isinstance(value, Ball) else {name: value}
+    return {name: to_json(value, listed) for name, value in values.items()}
 
 
-def _parts(ball: Ball) -> dict[str, Any]:
+def _ball_fields(ball: Ball) -> dict[str, Any]:
     """Return the ball's fields; one-hot blocks only if there are any."""
     parts = {field.name: getattr(ball, field.name) for field in fields(ball)}
     return parts if ball.one_hot else {name: part for name, part in parts.items() if name != "one_hot"}
 
 
-def write(path: Path, content: bytes, *, ours: bool = False) -> None:
+def write_atomic(path: Path, content: bytes, *, ours: bool = False) -> None:
     """Write a file atomically and flush it to the disk: a reader sees the old file or the new one.
 
     ours: only Proofmap writes into the folder. The folder is created if missing, and the remains of a killed process
         are overwritten.
     """
-    with whole(path, ours=ours) as beside, beside.open("wb" if ours else "xb") as file:
+    with atomic_path(path, ours=ours) as beside, beside.open("wb" if ours else "xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
 @contextmanager
-def whole(path: Path, *, ours: bool = False) -> Iterator[Path]:
+def atomic_path(path: Path, *, ours: bool = False) -> Iterator[Path]:
     """Yield a temporary name beside `path`; the file or folder written there replaces `path` at the end.
 
-    ours: see `write`.
+    ours: see `write_atomic`.
     """
     beside = path.with_name(f".{path.name}.part" if ours else f".proofmap-{secrets.token_hex(8)}")
     try:

@@ -16,17 +16,26 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TextIO
 
 from proofmap.errors import FileError
-from proofmap.storage.records import write
+from proofmap.storage.records import write_atomic
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Log", "changes", "flat", "inside", "keep", "keep_once", "locked", "read_log"]
+__all__ = [
+    "EventLog",
+    "flatten_record",
+    "locked",
+    "path_inside",
+    "read_log",
+    "record_differences",
+    "write_piece",
+    "write_piece_once",
+]
 
-_LOG = "log.jsonl"
+_LOG_NAME = "log.jsonl"
 
 
-def inside(folder: Path, name: str) -> Path:
+def path_inside(folder: Path, name: str) -> Path:
     """Return the path of a file named in a record; refuse a name that leads out of the folder."""
     parts = PurePosixPath(name).parts
     plain = bool(parts) and not {"..", "/"} & set(parts) and not set("\\:\0") & set(name)
@@ -35,36 +44,36 @@ def inside(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def keep(folder: Path, name: str, piece: bytes | Mapping[str, Any]) -> None:
+def write_piece(folder: Path, name: str, piece: bytes | Mapping[str, Any]) -> None:
     """Write a file into the folder atomically; a mapping is written as JSON."""
     content = piece if isinstance(piece, bytes) else (json.dumps(piece, indent=1) + "\n").encode()
-    write(inside(folder, name), content, ours=True)
+    write_atomic(path_inside(folder, name), content, ours=True)
 
 
-def keep_once(folder: Path, name: str, content: bytes) -> None:
+def write_piece_once(folder: Path, name: str, content: bytes) -> None:
     """Write a file into the folder unless it already has exactly this content."""
-    path = inside(folder, name)
+    path = path_inside(folder, name)
     if not path.is_file() or path.read_bytes() != content:
-        keep(folder, name, content)
+        write_piece(folder, name, content)
 
 
-def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def record_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return the differences of two records: {"job.ball.eps": (0.01, 0.02)}; None if one of them lacks the entry."""
-    before, after = flat(old), flat(new)
+    before, after = flatten_record(old), flatten_record(new)
     pairs = {name: (before.get(name), after.get(name)) for name in [*after, *before]}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def flat(tree: Mapping[str, Any], between: str = ".") -> dict[str, Any]:
+def flatten_record(tree: Mapping[str, Any], between: str = ".") -> dict[str, Any]:
     """Flatten a nested record: every entry under its name, preceded by the names of its parents."""
     entries: dict[str, Any] = {}
     for key, value in tree.items():
-        inner = flat(value, between) if isinstance(value, Mapping) else None
+        inner = flatten_record(value, between) if isinstance(value, Mapping) else None
         entries |= {key: value} if inner is None else {f"{key}{between}{name}": one for name, one in inner.items()}
     return entries
 
 
-class Log:
+class EventLog:
     """A log of events, one JSON object per line."""
 
     def __init__(self, file: TextIO) -> None:
@@ -80,7 +89,7 @@ class Log:
 def read_log(folder: Path) -> list[dict[str, Any]]:
     """Return the entries of a folder's log, without a last line that was cut when its writer was killed."""
     try:
-        lines = inside(folder, _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = path_inside(folder, _LOG_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
     return [entry for line in lines if (entry := _entry(line)) is not None]
@@ -95,21 +104,21 @@ def _entry(line: str) -> dict[str, Any] | None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[Log]:
+def locked(folder: Path) -> Iterator[EventLog]:
     """Lock the folder for one process, and yield its log. A killed process leaves no lock behind."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / _LOG).open("a", encoding="utf-8")
+        file = (folder / _LOG_NAME).open("a", encoding="utf-8")
     except OSError as error:
         raise FileError(f"cannot write into {folder}: {error.strerror or error}") from error
-    with file, _opened(folder) as itself:
+    with file, _open_folder(folder) as itself:
         for one in (itself, file.fileno()):  # the log may be deleted; some file systems lock only files
             _lock(one, folder)
-        yield Log(file)
+        yield EventLog(file)
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int | None]:
+def _open_folder(folder: Path) -> Iterator[int | None]:
     """Open the folder itself; None on systems that open files only."""
     if sys.platform == "win32":
         yield None

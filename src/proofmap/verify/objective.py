@@ -1,4 +1,4 @@
-"""What is bounded: forms of the logits, whose largest value counts as overlap."""
+"""Objectives: linear forms of the logits whose largest value over a ball is the overlap."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Objective = Literal["margin", "class", "mean", "apart"]
 
 
 def decides(objective: object) -> bool:
-    """Whether an overlap below 0, by this objective, proves the decision."""
+    """Return whether an overlap below 0 with this objective proves the decision."""
     return objective in ("margin", "apart")
 
 
 def forms_of(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
-    """The forms of the logits (N, R, classes), in their precision, whose values `join` puts together."""
+    """Return the forms (N, R, classes) of the objective, in the logits' dtype. `join` combines their values."""
     classes = logits.shape[1]
     unit = torch.eye(classes, dtype=logits.dtype, device=logits.device)
     decided = unit[target].unsqueeze(1)  # (N, 1, C)
@@ -36,10 +36,10 @@ def forms_of(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Ob
 
 
 def join(value: Tensor, objective: Objective) -> Tensor:
-    """The overlap (N, members) from the values of the forms (N, members, R)."""
+    """Return the overlap (N, members) from the values of the forms (N, members, R)."""
     return value[:, :, :-1].amax(2) + value[:, :, -1] if objective == "apart" else value.amax(2)
 
 
 def nominal(forms: Tensor, logits: Tensor, objective: Objective) -> Tensor:
-    """The overlap at x itself, (N,)."""
+    """Return the overlap (N,) at x itself."""
     return join((forms @ logits.unsqueeze(2)).mT, objective).squeeze(1)

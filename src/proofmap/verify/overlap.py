@@ -1,9 +1,9 @@
-"""Adversarial overlap: how confident the worst adversary in a ball can get, from both sides.
+"""Adversarial overlap AO: upper and lower bounds of the largest margin of another class over a ball.
 
     AO(x, B) = max over δ in B and c' != c of f_c'(x + δ) - f_c(x + δ)
 
-Upper sides are proven. AO < 0 is a certificate: no input of the ball is classified otherwise. AO = 0 is none: another
-class may have the same logit. Lower sides are met by inputs of the ball.
+Upper bounds are proven. AO < 0 is a certificate that no input of the ball has another class. AO = 0 is none, since
+another class may have the same logit. Lower bounds are values at inputs of the ball.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import inf, nan
 import torch
 from torch import Tensor
 
-from proofmap.attack.lower_bounds import Reached, reach
+from proofmap.attack.lower_bounds import AttackBounds, attack_lower_bounds
 from proofmap.bounds import IBP, Backward, Cases, CrownIBP, Method, Sharing, solve
 from proofmap.bounds.differences.twin_bounds import drops
 from proofmap.errors import BoundError, InputError
@@ -28,56 +28,56 @@ from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
-from proofmap.inputs.membership import below, upwards
-from proofmap.inputs.onehot_boxes import Boxes
-from proofmap.rounding.coverage import rigorous_on
-from proofmap.rounding.crossing import check_drops, check_sides, rounding, stored
+from proofmap.inputs.membership import largest_below, round_up
+from proofmap.inputs.onehot_boxes import OneHotBoxes
+from proofmap.rounding.crossed_bounds import check_attained, check_score_bounds, estimate_error, estimate_stored_error
+from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime.memory import budget
-from proofmap.runtime.outward_numbers import NOT_COVERED, span
+from proofmap.runtime.outward_numbers import NOT_COVERED, format_range
 from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part
-from proofmap.search import close
-from proofmap.search.rounding_gap import at_points
+from proofmap.search import exact_bounds
+from proofmap.search.rounding_gap import bounds_at_points
 from proofmap.settings import check_choice, check_flag, check_number
 from proofmap.verify.objective import Objective, forms_of, join, nominal
 
-_NOMINAL = torch.empty(0)  # the lower sides that nobody gives: those of x itself
-_SPENT = ("time", "memory", "units")  # why a search ends that leaves scores open
-_LAST = 0.1  # of a search, after it, for what it left open
-_FIRST = 0.1  # of a search, for what comes before it
-_ATTACKED = 0.25  # of the time, at most, for lower sides
-_LEAST = 1e-3  # seconds that a search has at least
-_DECIDED = 1e-9  # the gap of a search that decides: what is reached may come that near to `enough`
+_NOMINAL = torch.empty(0)  # placeholder for lower bounds that are not given: the values at x itself
+_SPENT = ("time", "memory", "units")  # reasons why a search stops before it knows all scores
+_DROPS_TIME_SHARE = 0.1  # of the search time, after it, for direct bounds of the scores that it left open
+_FIRST_WORK_SHARE = 0.1  # share of the progress bar for the attack and the bounds before a search
+_ATTACK_TIME_SHARE = 0.25  # of the search time, at most, for lower bounds by attacks
+_LEAST_SEARCH_SECONDS = 1e-3
+_DECISION_GAP = 1e-9  # gap of a search that only decides whether a value is below `enough`
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Overlap:
-    """Numbers for the adversarial overlap, of the ball and of the ball with each group frozen.
+    """Bounds of the adversarial overlap of the ball B, and of the ball B_u with each group u frozen.
 
-    certified: they are proven upper bounds. Otherwise they are not: samples give lower bounds, other methods estimates,
-    and the explanation's `guarantee` says which. The lower sides are values of the network at inputs of the balls: at
-    x itself, or at `points`, where a method searched for them: the graph that the model was traced as, in float64.
+    If certified, `full` and `frozen` are proven upper bounds. Otherwise they are lower bounds from samples, or
+    estimates. The explanation's `guarantee` tells which. The lower bounds are values of the traced graph in float64 at
+    inputs of the balls: at x itself, or at `points` if a method searched for them.
 
     >>> over = pm.overlap(model, x, ball, groups=cells)
     >>> over
     Overlap(2 samples, 16 groups, certified: AO(B) <= -13.39 to -10.05, below 0 for 2 of 2)
-    >>> over.intervals.shape        # between which each true score lies
+    >>> over.intervals.shape        # each interval contains the true score
     torch.Size([2, 16, 2])
     """
 
-    full: Tensor  # (N,)   for AO(B)
-    frozen: Tensor  # (N, G) for AO(B_u)
-    nominal: Tensor  # (N,)  the overlap at x itself, which AO(B) and every AO(B_u) reach at least
+    full: Tensor  # (N,)   upper bound of AO(B)
+    frozen: Tensor  # (N, G) upper bounds of AO(B_u)
+    nominal: Tensor  # (N,)  the overlap at x itself: AO(B) and every AO(B_u) are at least this
     target: Tensor  # (N,)  the class c
     certified: bool  # whether full and frozen are upper bounds, sound by construction
     full_lower: Tensor = _NOMINAL  # (N,)   AO(B) is at least this
     frozen_lower: Tensor = _NOMINAL  # (N, G) AO(B_u) is at least this
-    points: Tensor | None = None  # (N, 1 + G, *shape) the inputs that attain the lower sides; None: x itself
-    drops: Tensor | None = None  # (N, G, 2) between which each AO(B) - AO(B_u) is, bounded as one value; None: was not
-    rigorous: bool = False  # whether upper and lower sides hold with all roundings
+    points: Tensor | None = None  # (N, 1 + G, *shape) inputs that attain the lower bounds; None: x itself
+    drops: Tensor | None = None  # (N, G, 2) direct bounds of AO(B) - AO(B_u), if there are any
+    rigorous: bool = False  # whether upper and lower bounds cover all rounding errors
 
     def __post_init__(self) -> None:
-        """Fill in the lower sides that x attains, and hold both sides together."""
+        """Fill in the lower bounds that x attains, and check lower against upper bounds."""
         sides = {"full": self.full, "frozen": self.frozen}
         for name, upper in sides.items():
             lower = getattr(self, f"{name}_lower")
@@ -87,16 +87,16 @@ class Overlap:
             elif lower.shape != upper.shape:
                 raise InputError(f"got {name}_lower of shape {tuple(lower.shape)}, expected {tuple(upper.shape)}")
             elif self.certified:
-                check_sides(lower, upper, stored(upper))
-                object.__setattr__(self, name, torch.where(lower > upper, upwards(lower, upper.dtype), upper))
+                check_attained(lower, upper, estimate_stored_error(upper))
+                object.__setattr__(self, name, torch.where(lower > upper, round_up(lower, upper.dtype), upper))
         if self.drops is not None:
             if self.drops.shape != (*self.frozen.shape, 2):
                 raise InputError(f"got drops of shape {tuple(self.drops.shape)}, expected {(*self.frozen.shape, 2)}")
-            check_drops(*self._met(), stored(self.full)[:, None])
+            check_score_bounds(*self._score_bounds(), estimate_stored_error(self.full)[:, None])
 
     @classmethod
     def estimated(cls, value: Tensor, nominal: Tensor, target: Tensor) -> Overlap:
-        """That of B and every B_u, in this order, (N, 1 + G); nothing is proven."""
+        """Return an uncertified overlap from values (N, 1 + G) of B and every B_u, in this order."""
         return cls(value[:, 0].clone(), value[:, 1:].contiguous(), nominal, target, certified=False)
 
     @property
@@ -106,18 +106,20 @@ class Overlap:
 
     @property
     def intervals(self) -> Tensor:
-        """Where each true score AO(B) - AO(B_u) lies: (N, G, 2); never below 0, since B_u is part of B.
+        """Intervals (N, G, 2) of the true scores AO(B) - AO(B_u). They are never below 0, since B_u is part of B.
 
         max(0, lower(B) - upper(B_u)) <= AO(B) - AO(B_u) <= upper(B) - lower(B_u), and within the `drops`
         """
         if not self.certified:
             return torch.tensor([0.0, inf]).to(self.frozen).expand(*self.frozen.shape, 2)
-        low, high = self._met()
-        return torch.stack([torch.minimum(low, high), torch.maximum(low, high)], dim=2)  # rounding may part them
+        low, high = self._score_bounds()
+        return torch.stack(
+            [torch.minimum(low, high), torch.maximum(low, high)], dim=2
+        )  # rounding errors may make them cross
 
-    def _met(self) -> tuple[Tensor, Tensor]:
-        """The ends (N, G) of the intervals, from all that is known."""
-        most = torch.maximum(self.frozen, self.nominal[:, None])  # a bound may round to below what x itself reaches
+    def _score_bounds(self) -> tuple[Tensor, Tensor]:
+        """Return lower and upper bounds (N, G) of the scores from all bounds together."""
+        most = torch.maximum(self.frozen, self.nominal[:, None])  # rounding may put a bound below the value at x
         low = (self.full_lower.double()[:, None] - most.double()).clamp(min=0)
         high = self.full.double()[:, None] - self.frozen_lower.double()
         if self.drops is None:
@@ -125,17 +127,17 @@ class Overlap:
         return torch.maximum(low, self.drops[:, :, 0].double()), torch.minimum(high, self.drops[:, :, 1].double())
 
     def __repr__(self) -> str:
-        """How many bounds, between which ends; "below 0" says no more than that: an objective may decide nothing."""
+        """Show counts and the range of bounds. "below 0" proves a decision only with some objectives."""
         count, groups = self.frozen.shape
-        ends = (float(self.full.min()), float(self.full.max())) if count else (nan, nan)
+        limits = (float(self.full.min()), float(self.full.max())) if count else (nan, nan)
         below = int((self.full < 0).sum())
         one = "below 0" if below else "not below 0"
         proven = f", {one}" if count == 1 else f", below 0 for {below} of {count}"
         rounding = "" if self.rigorous else f"; {NOT_COVERED}"
         bounds = (
-            f"certified: AO(B) <= {span(*ends, 'certified')}{proven}{rounding}"
+            f"certified: AO(B) <= {format_range(*limits, 'certified')}{proven}{rounding}"
             if self.certified
-            else f"not certified: AO(B) about {span(*ends, 'none')}"
+            else f"not certified: AO(B) about {format_range(*limits, 'none')}"
         )
         samples, variables = f"{count} sample{'s' * (count != 1)}", f"{groups or 'no'} group{'s' * (groups != 1)}"
         return f"Overlap({samples}, {variables}, {bounds})"
@@ -143,14 +145,14 @@ class Overlap:
 
 @dataclass(frozen=True)
 class OverlapSettings:
-    """How overlaps are bounded: by which method, in how many bytes, and what `overlap` says of the rest."""
+    """The method, the memory budget and the other settings of `overlap`."""
 
     method: Method
     available: int
     sharing: Sharing = "one-pass"
     objective: Objective = "margin"
-    enough: float = -inf  # where a search is made: what is proven to be below this need not be known closer
-    rigorous: bool = False  # whether bounds hold with all roundings
+    enough: float = -inf  # a search stops as soon as a value is proven to be below this
+    rigorous: bool = False  # whether bounds cover all rounding errors
 
 
 def overlap(
@@ -168,27 +170,28 @@ def overlap(
     memory: int | None = None,
     rigorous: bool | None = None,
 ) -> Overlap:
-    """Upper bounds of AO(B) and of every AO(B_u).
+    """Bound AO(B) and every AO(B_u) from above.
 
-    target: the class c, one for all or one for each sample; by default the predicted one. rival: one class c' in place
-    of the max over all. bounds: Backward() by default. memory: bytes the computation may use, by default half of what
-    is free. objective: the form of the logits whose maximum over the ball counts as overlap,
+    target: the class c, one for all samples or one for each, by default the predicted class. rival: a single class c'
+    instead of the maximum over all. bounds: Backward() by default. memory: the bytes that the computation may use, by
+    default half of the free memory. objective: the form of the logits whose maximum over the ball is the overlap,
 
         "margin"  max over c' of f_c' - f_c, bounded together      "class"  -f_c alone
         "apart"   the paper's upper(f_c') - lower(f_c), looser     "mean"   mean over c' of f_c' - f_c
 
-    Of a model that ends in a softmax or a sigmoid of one output, which is taken off, 2⁻¹⁶ is added to the bounds of
-    "margin" and "apart": by that a class has to be ahead for its probability to be larger in float32.
+    A final softmax, or a sigmoid of one output, is removed. Then 2⁻¹⁶ is added to the bounds of "margin" and "apart": a
+    class must be ahead by this much so that its probability is larger in float32.
 
-    Only with "margin" and "apart", and without a rival, does an overlap below 0 prove the decision: at 0 another
-    class may have the same logit.
+    An overlap below 0 proves the decision only with "margin" and "apart" and without a rival. At 0, another class may
+    have the same logit.
 
-    rigorous: the bounds hold for the network over the reals, and as float32 runs it in any order of summation, on any
-    device; not with TF32, bfloat16, Winograd's or FFT convolutions. Radii known beforehand are added outward. By
-    default wherever the roundings of all operations are known; True refuses any other network. False is the fast mode:
-    bounds of the network over the reals, computed in floating point. The result says which it was: `Overlap.rigorous`.
+    rigorous: the bounds hold for the network over the reals, and for float32 with any order of summation on any device.
+    They do not cover TF32, bfloat16, Winograd or FFT convolutions. A-priori rounding errors widen the bounds. The
+    default is True if the rounding errors of all operations are known. True raises an error for any other network.
+    False is the fast mode: bounds for the network over the reals, computed in floating point. `Overlap.rigorous` tells
+    which mode was used.
 
-    enough: for bounds that search: what is proven to be below this need not be known closer; 0 decides, and no more.
+    enough: a search stops as soon as a value is proven to be below this. With 0 it only decides.
 
     >>> pm.overlap(model, x, ball).full < 0         # proven
     tensor([True, True])
@@ -197,25 +200,25 @@ def overlap(
     check_choice("got sharing", sharing, Sharing)
     if enough != -inf:
         check_number("got enough", enough)
-    method = method_of(bounds)
-    x = as_samples(x, model)
-    mask = grouping.resolve(groups, x)
-    boxes = Boxes.of(ball, x, mask)
     if rigorous is not None:
         check_flag("got rigorous", rigorous)
+    method = method_of(bounds)
+
+    x = as_samples(x, model)
+    boxes = OneHotBoxes.of(ball, x, grouping.resolve(groups, x))
     graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
-    how = OverlapSettings(
-        method, budget(memory, x.device), sharing, objective, enough, rigorous_on(graph, rigorous, method)
-    )
     if rival is not None:
         _check_rival(graph, x, target, rival)
-    from proofmap.verify.onehot_overlap import boxes_overlap  # which asks this file for every box
+
+    rigorous = decide_rigorous(graph, rigorous, method)
+    how = OverlapSettings(method, budget(memory, x.device), sharing, objective, enough, rigorous)
+    from proofmap.verify.onehot_overlap import boxes_overlap  # imports this module
 
     return boxes_overlap(graph, boxes, target, how, rival)
 
 
 def family_overlap(graph: Graph, family: Family, target: Target, how: OverlapSettings, rival: Target = None) -> Overlap:
-    """The same for a family of balls that stands already; towards its own class it is 0."""
+    """Bound the overlap of a given family of balls. A rival that is the target itself has the overlap 0."""
     bounded(graph)
     if has_extreme_weights(graph):  # only rigorous bounds know the range of float32
         how = replace(how, rigorous=True)
@@ -223,41 +226,58 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: OverlapSet
         logits = logits_of(graph, family.x)
         classes = target_of(target, logits)
         forms = forms_of(logits, classes, None if rival is None else target_of(rival, logits, "rival"), how.objective)
-        at_x = nominal(forms, logits, how.objective)
-        if how.method.search is not None:
-            upper, met, left = closed(graph, family, logits, forms, how)
-            check_sides(met.value, upper, _room(graph, met.points))
-            reached = met.value
-            if how.rigorous:
-                reached = _at_least(graph, met.points, forms, how)
-                check_sides(reached, upper, torch.zeros_like(upper))  # both hold with all roundings: nothing may cross
-            above = upwards(upper.maximum(reached) + _ahead(graph, how), at_x.dtype)
-            least = -upwards(-reached, at_x.dtype)
-            found = Overlap(above[:, 0], above[:, 1:], at_x, classes, True, least[:, 0], least[:, 1:], met.points)
-            if how.rigorous:  # the roundings of differences are not known
-                return replace(found, rigorous=True)
-            until = time.monotonic() + _LAST * how.method.search.seconds * len(left)
-            try:
-                return with_drops(found, graph, family, forms, left, how.available, until)
-            except (BoundError, KeyboardInterrupt):  # what was searched for is not lost
-                return found
-        value = upwards(bound(graph, family, logits, forms, how).double() + _ahead(graph, how), at_x.dtype)
-        if how.rigorous:
-            least = _at_x(graph, family, forms, how).minimum(at_x)[:, None].minimum(value)
-            return Overlap(value[:, 0], value[:, 1:], at_x, classes, True, least[:, 0], least[:, 1:], rigorous=True)
-    return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
+        overlap_of = _bounded_overlap if how.method.search is None else _searched_overlap
+        return overlap_of(graph, family, logits, classes, forms, how)
 
 
-def _ahead(graph: Graph, how: OverlapSettings) -> float:
-    """What is added to upper sides, so that a bound below 0 is a decision of the model's own probabilities, too."""
+def _bounded_overlap(
+    graph: Graph, family: Family, logits: Tensor, classes: Tensor, forms: Tensor, how: OverlapSettings
+) -> Overlap:
+    """Bound the overlap from above by a method without search. The lower bounds are those of x itself."""
+    at_x = nominal(forms, logits, how.objective)
+    value = upper_bounds(graph, family, logits, forms, how).double() + _probability_margin(graph, how)
+    value = round_up(value, at_x.dtype)
+    if not how.rigorous:
+        return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
+    least = _rigorous_value_at_x(graph, family, forms, how).minimum(at_x)[:, None].minimum(value)
+    return Overlap(value[:, 0], value[:, 1:], at_x, classes, True, least[:, 0], least[:, 1:], rigorous=True)
+
+
+def _searched_overlap(
+    graph: Graph, family: Family, logits: Tensor, classes: Tensor, forms: Tensor, how: OverlapSettings
+) -> Overlap:
+    """Bound the overlap from both sides by a search, and the scores that the search leaves open directly."""
+    assert how.method.search is not None
+    at_x = nominal(forms, logits, how.objective)
+    upper, met, left = search_overlap(graph, family, logits, forms, how)
+    check_attained(met.value, upper, _room(graph, met.points))
+    reached = met.value
+    if how.rigorous:
+        reached = _rigorous_value_at_points(graph, met.points, forms, how)
+        # Both bounds count all rounding errors, so they may not cross.
+        check_attained(reached, upper, torch.zeros_like(upper))
+    above = round_up(upper.maximum(reached) + _probability_margin(graph, how), at_x.dtype)
+    least = -round_up(-reached, at_x.dtype)
+    found = Overlap(above[:, 0], above[:, 1:], at_x, classes, True, least[:, 0], least[:, 1:], met.points)
+    if how.rigorous:  # the rounding errors of direct score bounds are not known
+        return replace(found, rigorous=True)
+    until = time.monotonic() + _DROPS_TIME_SHARE * how.method.search.seconds * len(left)
+    try:
+        return with_drops(found, graph, family, forms, left, how.available, until)
+    except (BoundError, KeyboardInterrupt):  # keep the result of the search
+        return found
+
+
+def _probability_margin(graph: Graph, how: OverlapSettings) -> float:
+    """Return what upper bounds are raised by, so that one below 0 also decides by the model's own probabilities."""
     if how.objective not in ("margin", "apart"):
         return 0.0
-    saturated = 0.0 if how.rigorous else saturation_margin(graph[graph.output].op)  # rigorous bounds count that
+    saturated = 0.0 if how.rigorous else saturation_margin(graph[graph.output].op)  # rigorous bounds already include it
     return max(decision_margin(graph.taken_off), saturated)
 
 
-def _at_x(graph: Graph, family: Family, forms: Tensor, how: OverlapSettings) -> Tensor:
-    """What the overlap at x itself is at least, (N,), with all roundings: by forms where upper sides are."""
+def _rigorous_value_at_x(graph: Graph, family: Family, forms: Tensor, how: OverlapSettings) -> Tensor:
+    """Return a rigorous lower bound (N,) of the overlap at x itself, by the same kind of bounds as the upper bounds."""
     still = torch.zeros_like(family.x)
     points = Cases(Family(family.x, still, still, inf, torch.zeros_like(family.eps)))
     method = CrownIBP() if any(plan.final for plan in how.method.plans) else IBP()
@@ -266,20 +286,22 @@ def _at_x(graph: Graph, family: Family, forms: Tensor, how: OverlapSettings) -> 
     return torch.nextafter(below, torch.full_like(below, -inf)) if how.objective == "apart" else below
 
 
-def _at_least(graph: Graph, points: Tensor, forms: Tensor, how: OverlapSettings) -> Tensor:
-    """What is reached at points (N, members, *shape) at least, (N, members) float64, with all roundings."""
+def _rigorous_value_at_points(graph: Graph, points: Tensor, forms: Tensor, how: OverlapSettings) -> Tensor:
+    """Return rigorous lower bounds (N, members) float64 of the overlap at points (N, members, *shape)."""
     count, members = points.shape[:2]
     precise = graph.to(points.device, torch.float64)
     rows = forms.double().repeat_interleave(members, dim=0)
-    low, _ = at_points(precise, points.flatten(0, 1).double(), rows, how.available)
+    low, _ = bounds_at_points(precise, points.flatten(0, 1).double(), rows, how.available)
     return low.view(count, members)
 
 
-def closed(
+def search_overlap(
     graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: OverlapSettings
-) -> tuple[Tensor, Reached, Tensor]:
-    """Upper sides (N, members) in float64 and what was reached from below, by a method that searches; and the samples
-    whose search ended before both met.
+) -> tuple[Tensor, AttackBounds, Tensor]:
+    """Search for the overlap by branch and bound.
+
+    Returns upper bounds (N, members) in float64, the lower bounds with their points, and the samples whose search ended
+    before both bounds met.
     """
     assert how.method.search is not None
     if how.objective == "apart":
@@ -288,27 +310,29 @@ def closed(
             "bounds, which nothing reaches"
         )
     begin, seconds = time.monotonic(), how.method.search.seconds
-    with part(0.0, _FIRST):
-        met = reach(graph, family, forms, how.available, begin + _ATTACKED * seconds * family.count)
-        upper = bound(graph, family, logits, forms, how).double()
+    with part(0.0, _FIRST_WORK_SHARE):
+        met = attack_lower_bounds(
+            graph, family, forms, how.available, begin + _ATTACK_TIME_SHARE * seconds * family.count
+        )
+        upper = upper_bounds(graph, family, logits, forms, how).double()
     spent = (time.monotonic() - begin) / max(1, family.count)
-    exact = replace(how.method.search, seconds=max(_LEAST, seconds - spent))
-    enough = how.enough - _ahead(graph, how)
+    exact = replace(how.method.search, seconds=max(_LEAST_SEARCH_SECONDS, seconds - spent))
+    enough = how.enough - _probability_margin(graph, how)
     if enough != -inf:
-        exact, enough = replace(exact, gap=_DECIDED), below(enough, family.x.dtype)
-    with part(_FIRST, 1.0):
-        found = close(graph, family, met, upper, exact, how.available, enough, rigorous=how.rigorous)
-    left = [n for n, one in enumerate(found.found) if one.stopped in _SPENT]
+        exact, enough = replace(exact, gap=_DECISION_GAP), largest_below(enough, family.x.dtype)
+    with part(_FIRST_WORK_SHARE, 1.0):
+        found = exact_bounds(graph, family, met, upper, exact, how.available, enough, rigorous=how.rigorous)
+    left = [n for n, one in enumerate(found.results) if one.stopped in _SPENT]
     return found.upper, met, torch.tensor(left, dtype=torch.int64, device=upper.device)
 
 
 def with_drops(
     found: Overlap, graph: Graph, family: Family, forms: Tensor, which: Tensor, available: int, until: float = inf
 ) -> Overlap:
-    """The same, with each AO(B) - AO(B_u) of some samples, which (n,), bounded as one value too.
+    """Add direct bounds of AO(B) - AO(B_u) for some samples, which (n,).
 
-    forms (N, R, classes), whose largest value is the overlap. Lower ends need `points`. until: a time of
-    `time.monotonic`, from which on groups stay as they are.
+    The overlap is the largest value of the forms (N, R, classes). Lower bounds need `points`. Groups that are not
+    bounded by `until`, a time of `time.monotonic`, keep their old bounds.
     """
     if not (family.groups and len(which)):
         return found
@@ -317,32 +341,31 @@ def with_drops(
     reached = torch.cat([found.full_lower[:, None], found.frozen_lower], dim=1)[which].to(forms)
     ends = torch.tensor([0.0, inf]).to(forms).repeat(*found.frozen.shape, 1)
     ends[which] = drops(graph, some, forms[which], reached, move, available, until)
-    low, high = (end.to(ends) for end in found._met())
+    low, high = (end.to(ends) for end in found._score_bounds())
     points = family.x[:, None] if found.points is None else found.points.to(family.x)
-    room = _room(graph, points).amax(1, keepdim=True)  # of both terms of a difference
-    check_drops(ends[..., 0], high, room)
-    check_drops(low, ends[..., 1], room)
+    room = _room(graph, points).amax(1, keepdim=True)  # covers both terms of a difference
+    check_score_bounds(ends[..., 0], high, room)
+    check_score_bounds(low, ends[..., 1], room)
     return replace(found, drops=torch.stack([ends[..., 0].minimum(high), ends[..., 1].maximum(low)], dim=2))
 
 
 def _room(graph: Graph, points: Tensor) -> Tensor:
-    """What rounding may carry a value at each point (N, members, *shape) by: members reach values of other sizes."""
-    return rounding(graph, points.flatten(0, 1)).view(points.shape[:2])
+    """Return (N, members): an estimate of the rounding error of the value at each point (N, members, *shape)."""
+    return estimate_error(graph, points.flatten(0, 1)).view(points.shape[:2])
 
 
-def bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: OverlapSettings) -> Tensor:
-    """(N, members)."""
-    # A form whose bound stays below what another reaches at x itself cannot decide the maximum.
+def upper_bounds(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: OverlapSettings) -> Tensor:
+    """Return upper bounds (N, members) of the overlap."""
+    # A form whose bound is below another form's value at x itself cannot decide the maximum.
     floor = None if how.objective == "apart" else nominal(forms, logits, how.objective)
     value = solve(graph, Cases(family), forms, how.method, how.sharing, how.available, floor, rigorous=how.rigorous)
-    above = join(
-        value.masked_fill(~forms.any(2)[:, None], 0), how.objective
-    )  # a form of nothing is 0, and rounds nothing
+    exact_zeros = ~forms.any(2)[:, None]  # the value of a form without coefficients is exactly 0
+    above = join(value.masked_fill(exact_zeros, 0), how.objective)
     return torch.nextafter(above, torch.full_like(above, inf)) if how.rigorous and how.objective == "apart" else above
 
 
 def _check_rival(graph: Graph, x: Tensor, target: Target, rival: Target) -> None:
-    """Refuse a rival that is the target itself."""
+    """Raise an error if a rival is the target itself."""
     with full_precision(x.device), torch.no_grad():
         logits = logits_of(graph, x)
     decided, other = target_of(target, logits), target_of(rival, logits, "rival")
@@ -356,7 +379,7 @@ def _check_rival(graph: Graph, x: Tensor, target: Target, rival: Target) -> None
 
 
 def method_of(bounds: Method | None) -> Method:
-    """The method of bounding; by default Backward()."""
+    """Return the bound method, by default Backward()."""
     if bounds is None:
         return Backward()
     if not isinstance(bounds, Method):

@@ -1,11 +1,11 @@
-"""Properties of a network's outputs over boxes of inputs, decided: they hold, they are violated, or nobody knows.
+"""Verification of properties as in VNN-LIB: decide whether unsafe outputs are impossible over boxes of inputs.
 
-A property is said by what must not happen, as VNN-LIB does: regions, each a box of inputs with cases of outputs,
+A property lists what must not happen. Each of its regions is a box of inputs with unsafe cases of outputs:
 
     unsafe = {(x, y) : l <= x <= u and, for one of the cases, a_r·y + b_r <= 0 for every row r}
 
-and it holds where no x of a box has its outputs y = f(x) in a case of that box. A case is excluded over a box if *one*
-of its rows is proven positive on the whole box; it is met by a point where *all* of its rows are at most 0.
+The property holds if no x of a box has outputs y = f(x) in a case of that box. A case is excluded on a box if *one* of
+its rows is proven positive on the whole box. A point violates the property if *all* rows of a case are at most 0 there.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from proofmap.attack.counterexample import RESTARTS, STEPS, Run
-from proofmap.attack.lower_bounds import reach
-from proofmap.attack.pgd import climbs
+from proofmap.attack.counterexample import PGD_RESTARTS, PGD_STEPS, RunModel
+from proofmap.attack.lower_bounds import attack_lower_bounds
+from proofmap.attack.pgd import run_pgd_starts
 from proofmap.bounds import Cases, Exact, Method, solve
 from proofmap.errors import BoundError, InputError
 from proofmap.graph import Graph, bounded
 from proofmap.graph.rewrite.fold import has_extreme_weights
-from proofmap.graph.rewrite.probability_head import SINGLE_SIGMOID, MAX_LOGIT_GAP, decision_margin
+from proofmap.graph.rewrite.probability_head import MAX_LOGIT_GAP, SINGLE_SIGMOID, decision_margin
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
-from proofmap.inputs.membership import below, into_box
-from proofmap.rounding.coverage import rigorous_on
+from proofmap.inputs.membership import largest_below, round_into_box
+from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime import progress
 from proofmap.runtime.memory import budget
 from proofmap.runtime.precision import full_precision
-from proofmap.search import close
+from proofmap.search import exact_bounds
 from proofmap.verify.overlap import method_of
 
 __all__ = ["PropertyAnswer", "Region", "Unsafe", "check", "decide"]
 
-_SLACK = 1e-6  # of a row's terms at the middle of the box: a bound closer to 0 may be rounding, and excludes nothing
-_TOGETHER = 32  # cases that are attacked at once
+_RELATIVE_SLACK = 1e-6  # of a row's terms at the box's centre: a bound closer to 0 may be a rounding error
+_CASES_PER_ATTACK = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Unsafe:
-    """A case: outputs y with weight @ y + bias <= 0 in every row, < 0 in strict ones."""
+    """An unsafe case: outputs y with weight @ y + bias <= 0 in every row, and < 0 in strict rows."""
 
     weight: Tensor  # (R, classes) float64
     bias: Tensor  # (R,) float64
@@ -54,26 +54,26 @@ class Unsafe:
 
     @property
     def compares(self) -> bool:
-        """Whether every row says of two outputs which is the larger, and nothing else."""
+        """Whether every row only compares two outputs."""
         alone = (self.weight.sum(1) == 0) & ((self.weight != 0).sum(1) == 2) & (self.bias == 0)
         return bool(alone.all())
 
     def met(self, outputs: Tensor) -> bool:
-        """Whether outputs (classes,) are a case of it."""
+        """Return whether the outputs (classes,) are in this case."""
         value = self.weight @ outputs.to(self.weight) + self.bias
         return bool(torch.where(self.strict, value < 0, value <= 0).all())
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A box of inputs, and the cases that must not happen in it."""
+    """A box of inputs with its unsafe cases."""
 
     lower: Tensor  # (*shape) float64
     upper: Tensor
     unsafe: tuple[Unsafe, ...]
 
     def ball(self, device: torch.device) -> Family:
-        """The ball around the middle that holds the box, in float64."""
+        """Return the ball around the box's centre that contains the box, in float64."""
         lower, upper = self.lower.to(device)[None], self.upper.to(device)[None]
         centre = (lower + upper) / 2
         radius = torch.maximum(upper - centre, centre - lower)
@@ -83,15 +83,15 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class PropertyAnswer:
-    """What is known of a property."""
+    """The verdict on a property, with its margin or a counterexample."""
 
     verdict: Literal["holds", "violated", "unknown"]
-    margin: float  # how far the case that comes closest is from being met, proven; above 0 where the property holds
-    left: int  # the number of cases that are not excluded
-    point: Tensor | None = None  # (*shape) float64 in a box, exactly; a float32 wherever there is one in the box
-    outputs: Tensor | None = None  # (classes,) at the point, by whoever runs the model
-    why: str | None = None  # what kept a box from being bounded at all
-    rigorous: bool = False  # whether what is proven holds with all roundings
+    margin: float  # proven distance of the closest case from being met; positive if the property holds
+    left: int  # number of cases that are not excluded
+    point: Tensor | None = None  # (*shape) float64 exactly in a box, with float32 values where the box contains one
+    outputs: Tensor | None = None  # (classes,) of the model as it runs, at the point
+    why: str | None = None  # the error that prevented bounds of a box
+    rigorous: bool = False  # whether the proof covers all rounding errors
 
 
 def decide(
@@ -99,22 +99,22 @@ def decide(
     regions: Sequence[Region],
     *,
     bounds: Method | None = None,
-    run: Run | None = None,
+    run: RunModel | None = None,
     device: torch.device | None = None,
     memory: int | None = None,
     rigorous: bool | None = None,
 ) -> PropertyAnswer:
-    """Whether no input of the regions has outputs in one of their cases.
+    """Decide whether no input of the regions has outputs in one of their cases.
 
-    Bounds are computed in float64; one has to clear 0 by more than rounding: rigorous: by that of float32 in any order
-    of summation too, by default where all roundings are known. Where a case is left, an attack looks for a point that
-    meets it: in the network over the real numbers, computed in float64, and by `run`, the model as its user runs it in
-    its own precision, by default the graph.
+    Bounds are computed in float64 and must exceed 0 by more than a rounding slack. With rigorous, the proof also covers
+    float32 in any order of summation. That is the default if all rounding errors are known. If a case is left, an
+    attack searches for a point that meets it, both in the network over the reals (computed in float64) and in `run`,
+    the model as its user runs it in its own precision, by default the graph.
     """
     method = method_of(bounds)
     device = torch.device("cpu") if device is None else device
     check(graph, regions)
-    rigorous = rigorous_on(graph, rigorous) or has_extreme_weights(graph)
+    rigorous = decide_rigorous(graph, rigorous) or has_extreme_weights(graph)
     return replace(_decided(graph, regions, method, run, device, memory, rigorous), rigorous=rigorous)
 
 
@@ -122,12 +122,12 @@ def _decided(
     graph: Graph,
     regions: Sequence[Region],
     method: Method,
-    run: Run | None,
+    run: RunModel | None,
     device: torch.device,
     memory: int | None,
     rigorous: bool,
 ) -> PropertyAnswer:
-    """The answer, but for what it says of roundings."""
+    """Decide the property. The caller sets `rigorous` in the answer."""
     precise = graph.to(device, torch.float64)
     left: list[tuple[Region, Unsafe]] = []
     margin, why = inf, None
@@ -141,8 +141,8 @@ def _decided(
     if not left:
         return PropertyAnswer("holds", margin, 0)
     network = graph.to(device, graph.dtype)
-    for start in range(0, len(left), _TOGETHER):
-        violation = _attack(network, precise, left[start : start + _TOGETHER], run or network, device)
+    for start in range(0, len(left), _CASES_PER_ATTACK):
+        violation = _attack(network, precise, left[start : start + _CASES_PER_ATTACK], run or network, device)
         if violation is not None:
             return PropertyAnswer("violated", margin, len(left), *violation, why=why)
     if method.search is None or why is not None:
@@ -152,7 +152,7 @@ def _decided(
 
 
 def check(graph: Graph, regions: Sequence[Region]) -> None:
-    """Refuse a network that cannot be bounded, and a property that is not of its inputs and outputs."""
+    """Raise an error if the network cannot be bounded, or if the property does not fit its inputs and outputs."""
     bounded(graph)
     if not regions:
         raise InputError("got no region, expected at least one box with cases of outputs")
@@ -165,7 +165,10 @@ def check(graph: Graph, regions: Sequence[Region]) -> None:
 
 
 def _check_outputs(graph: Graph, case: Unsafe) -> None:
-    """What a network ends in may have been taken off: its logits have the order of its outputs, not their values."""
+    """Check a case against the outputs.
+
+    If a final softmax or sigmoid was removed, the logits have the order of the outputs, but not their values.
+    """
     if graph.taken_off is not None and not (graph.taken_off != SINGLE_SIGMOID and case.compares):
         raise InputError(
             f"the model ends in a {graph.taken_off}, which is taken off before bounding, expected a property that only "
@@ -180,7 +183,7 @@ def _check_outputs(graph: Graph, case: Unsafe) -> None:
 def _margins(
     graph: Graph, region: Region, method: Method, device: torch.device, available: int, rigorous: bool
 ) -> tuple[list[float], list[bool]]:
-    """For each case the largest lower bound of a row on the box, and whether one clears 0 by more than rounding."""
+    """Return for each case the largest lower bound of a row on the box, and whether one exceeds 0 by the slack."""
     family = region.ball(device)
     weight = torch.cat([case.weight for case in region.unsafe]).to(family.x)
     bias = torch.cat([case.bias for case in region.unsafe]).to(family.x)
@@ -190,18 +193,18 @@ def _margins(
     lower = bias - above[0, 0]  # (rows of all cases,)
     rows = [len(case.bias) for case in region.unsafe]
     best = [float(part.max()) for part in lower.split(rows)]
-    kept = _kept(graph, family, region.unsafe, method, available, rigorous)
-    distinct = lower - _SLACK * size - decision_margin(graph.taken_off) * weight.abs().amax(1)
-    clear = [bool((part > 0).any()) for part in torch.where(kept, distinct, -inf).split(rows)]
+    distinct = _distinct_probabilities(graph, family, region.unsafe, method, available, rigorous)
+    cleared = lower - _RELATIVE_SLACK * size - decision_margin(graph.taken_off) * weight.abs().amax(1)
+    clear = [bool((part > 0).any()) for part in torch.where(distinct, cleared, -inf).split(rows)]
     return best, clear
 
 
-def _kept(
+def _distinct_probabilities(
     graph: Graph, family: Family, cases: Sequence[Unsafe], method: Method, available: int, rigorous: bool
 ) -> Tensor:
-    """(rows of all cases,): whether probabilities, as float32 computes them, differ where the logits of a row do.
+    """Return (rows of all cases,): whether float32 probabilities differ wherever the logits of a row differ.
 
-    Far behind the largest logit they may all be 0. There a row that is met by equal outputs is not excluded.
+    Far behind the largest logit, all probabilities can be 0. There a row that equal outputs meet is not excluded.
     """
     weight, strict = (torch.cat(parts) for parts in zip(*((c.weight, c.strict) for c in cases), strict=True))
     if graph.taken_off is None:
@@ -220,17 +223,16 @@ def _search(
     precise: Graph,
     left: Sequence[tuple[Region, Unsafe]],
     exact: Exact,
-    run: Run,
+    run: RunModel,
     device: torch.device,
     available: int,
     before: float,
     rigorous: bool,
 ) -> PropertyAnswer:
-    """Exclude the cases that are left, or meet one, by searching; `exact.seconds` are for all of them, `before` is the
-    margin that is known.
+    """Exclude the remaining cases by branch and bound, or find a point that meets one.
 
-    A case is searched by its row that comes closest to being excluded: of several rows one has to be positive on the
-    whole box, which no part of it need be alone.
+    `exact.seconds` is the time limit for all cases together, and `before` is the margin known so far. A case is
+    searched by the row that comes closest to exclusion, since one row has to be positive on the whole box.
     """
     until = time.monotonic() + exact.seconds
     margin, open_ = inf, 0
@@ -242,21 +244,21 @@ def _search(
             family = region.ball(device)
             weight, bias = case.weight.to(family.x), case.bias.to(family.x)
             above = solve(precise, Cases(family), -weight[None], exact, "one-pass", available, rigorous=rigorous)[0, 0]
-            kept = _kept(precise, family, (case,), exact, available, rigorous)
-            row = int(torch.where(kept, bias - above, -inf).argmax())
+            distinct = _distinct_probabilities(precise, family, (case,), exact, available, rigorous)
+            row = int(torch.where(distinct, bias - above, -inf).argmax())
             with full_precision(device), torch.no_grad():
                 size = float(weight[row].abs() @ precise(family.x).flatten().abs() + bias[row].abs())
                 forms = -weight[None, row : row + 1]
-                room = _SLACK * size + decision_margin(precise.taken_off) * float(weight[row].abs().max())
-                enough = below(float(bias[row]) - room, torch.float64) if bool(kept[row]) else -inf
-                met = reach(precise, family, forms, available)
+                room = _RELATIVE_SLACK * size + decision_margin(precise.taken_off) * float(weight[row].abs().max())
+                enough = largest_below(float(bias[row]) - room, torch.float64) if bool(distinct[row]) else -inf
+                met = attack_lower_bounds(precise, family, forms, available)
                 known = above[None, row : row + 1].double()
                 less = replace(exact, seconds=seconds)
-                found = close(precise, family, met, known, less, available, enough, rigorous=rigorous)
+                found = exact_bounds(precise, family, met, known, less, available, enough, rigorous=rigorous)
             upper = float(found.upper[0, 0])
             margin = min(margin, float(bias[row]) - upper)
             open_ += upper > enough
-            point = into_box(met.points[0], region.lower.to(device), region.upper.to(device), graph.dtype)
+            point = round_into_box(met.points[0], region.lower.to(device), region.upper.to(device), graph.dtype)
             if case.met(precise(point).flatten().cpu()) and case.met(
                 outputs := run(point.to(graph.dtype)).flatten().cpu()
             ):
@@ -265,19 +267,23 @@ def _search(
 
 
 def _attack(
-    graph: Graph, precise: Graph, left: Sequence[tuple[Region, Unsafe]], run: Run, device: torch.device
+    graph: Graph, precise: Graph, left: Sequence[tuple[Region, Unsafe]], run: RunModel, device: torch.device
 ) -> tuple[Tensor, Tensor] | None:
-    """A point that meets one of the cases, and its outputs by `run`."""
+    """Search for a point that meets one of the cases. Return it with its outputs by `run`, or None."""
     lower = torch.stack([region.lower for region, _ in left]).to(device)
     upper = torch.stack([region.upper for region, _ in left]).to(device)
-    middle = into_box((lower + upper) / 2, lower, upper, graph.dtype)
+    middle = round_into_box((lower + upper) / 2, lower, upper, graph.dtype)
     radius = torch.maximum(upper - middle, middle - lower).flatten(1).amax(1)
     x, below, above, eps = (end.to(graph.dtype) for end in (middle, lower - middle, upper - middle, radius))
     family = Family(x, below, above, inf, eps)
     generator = torch.Generator(device).manual_seed(0)
-    for value, delta in climbs(partial(_depth, graph, *_padded(left, family.x)), family, STEPS, RESTARTS, generator):
-        points = into_box(family.x + delta, lower, upper, graph.dtype)
-        near = value > -_SLACK * value.abs().clamp(min=1)  # what rounding may have kept from 0 is tried as well
+    for value, delta in run_pgd_starts(
+        partial(_depth, graph, *_padded(left, family.x)), family, PGD_STEPS, PGD_RESTARTS, generator
+    ):
+        points = round_into_box(family.x + delta, lower, upper, graph.dtype)
+        near = value > -_RELATIVE_SLACK * value.abs().clamp(
+            min=1
+        )  # also try points that only rounding errors may keep from 0
         for k in near.nonzero().flatten().tolist():
             _, case = left[k]
             if not case.met(precise(points[k : k + 1]).flatten().cpu()):
@@ -289,7 +295,7 @@ def _attack(
 
 
 def _padded(left: Sequence[tuple[Region, Unsafe]], like: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows of every case, (N, R, classes) and (N, R); what fills them up is met by everything."""
+    """Return weights (N, R, classes) and biases (N, R) of all cases. Every point meets the padding rows."""
     rows = max(len(case.bias) for _, case in left)
     classes = left[0][1].weight.shape[1]
     weight = like.new_zeros(len(left), rows, classes)
@@ -301,6 +307,6 @@ def _padded(left: Sequence[tuple[Region, Unsafe]], like: Tensor) -> tuple[Tensor
 
 
 def _depth(graph: Graph, weight: Tensor, bias: Tensor, points: Tensor) -> Tensor:
-    """How deep each point is in its case, (N,): the smallest -(a·y + b) of its rows; at least 0 where it is met."""
+    """Return (N,) how deep each point is in its case: the smallest -(a·y + b), at least 0 if the case is met."""
     value = (weight @ graph(points).flatten(1)[:, :, None]).squeeze(2) + bias
     return (-value.amax(1)).nan_to_num(nan=-inf)

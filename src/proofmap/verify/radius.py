@@ -1,4 +1,4 @@
-"""How far a decision holds around each sample, from both sides: proven up to it, refuted by an adversary."""
+"""Robustness radii: bisection proves a lower bound, and the nearest adversarial example gives an upper bound."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from proofmap.graph.torch import eager, uncompiled
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
-from proofmap.inputs.membership import into_box, upwards, within
-from proofmap.rounding.coverage import rigorous_on
+from proofmap.inputs.membership import inner_family, round_into_box, round_up
+from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime.memory import budget
 from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part, report
-from proofmap.runtime.progress_bar import Bar
+from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_count, check_flag
 from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
 
 __all__ = ["Radius", "RadiusTrials", "certified_radius", "radius", "radius_until"]
 
-_RESTARTS = 2  # of an attack
-_ATTACKS = 0.2  # of the work, where there is a search too
-_WIDER = 8.0  # the next ball to attack where no adversary was found
-_HALVINGS = 24  # of the way back from an adversary to x
-# The search within a limited time.
+_ATTACK_RESTARTS = 2
+_ATTACK_WORK_SHARE = 0.2  # share of the progress bar for the attack
+_ATTACK_RADIUS_FACTOR = 8.0  # growth of the attacked ball while no adversary is found
+_ADVERSARY_HALVINGS = 24  # bisection steps that move an adversary towards x
+# Constants of the search within a limited time (`radius_until`).
 _FIRST_SHARE = 1 / 16  # first trial, as a share of the linearised radius: provable radii are rarely below it
 _FIRST_SHARE_PRODUCTS = 1 / 64  # the same with attention: for one input of cifar_vit 1/32 was proven, 1/16 was not
-_LINEAR_RIVALS = 5  # rivals with the highest logits, whose gradients the linearised radius takes
-_FACTOR = 4.0  # of a step up or down, while only one side is known
+_LINEAR_RIVALS = 5  # the linearised radius uses this many rivals with the highest logits
+_STEP_FACTOR = 4.0  # of a step up or down, while only a proven or only an unproven radius is known
 _LEAST_RADIUS = 1e-8  # smaller radii are not tried
-_CLOSE = 1.02  # ratio of an unproven to a proven radius at which the search ends
-_ENOUGH_TRIALS = 32  # trials after which the search ends in any case
-_ROUNDING = 1e-4  # of a radius: what is proven that much beyond an adversary contradicts it
+_CLOSE_RATIO = 1.02  # ratio of an unproven to a proven radius at which the search ends
+_MOST_TRIALS = 32  # trials after which the search ends in any case
+_CONTRADICTION = 1e-4  # relative: a radius proven this far beyond an adversary contradicts it
 
 
 @dataclass(frozen=True, eq=False)
 class Radius:
-    """The decision holds up to `proven`, and no further than `refuted`, where `points` are of another class.
+    """Robustness radii: the decision holds up to `proven`, and `points` at distance `refuted` have another class.
 
     >>> found = pm.radius(model, x, domain=(0.0, 1.0), steps=4)
     >>> bool((found.proven <= found.refuted).all())
@@ -61,10 +61,10 @@ class Radius:
     True
     """
 
-    proven: Tensor  # (N,) no input within it is classified otherwise
-    refuted: Tensor  # (N,) the distance of the nearest adversary found; inf where none was
-    points: Tensor  # (N, *shape) the adversaries; x itself where none was found
-    rigorous: bool  # whether what is proven holds with all roundings
+    proven: Tensor  # (N,) all inputs within this radius have the same class
+    refuted: Tensor  # (N,) distance of the nearest adversary found, or inf
+    points: Tensor  # (N, *shape) the adversaries, or x itself if none was found
+    rigorous: bool  # whether `proven` covers all rounding errors
 
 
 def radius(
@@ -80,14 +80,13 @@ def radius(
     rigorous: bool | None = None,
     progress: bool = True,
 ) -> Radius:
-    """For each sample how far the decision holds, from both sides: proven <= refuted.
+    """Bound the robustness radius of each sample from both sides: proven <= true radius <= refuted.
 
-    An attack looks for the nearest adversary; so many steps of bisection then prove radii below it. A method that
-    searches (`Exact`) decides each of them, and both sides meet as far as it does. An adversary lies in the domain
-    exactly; another class is ahead there in the network over the real numbers, computed in float64, and in the model as
-    it runs. rigorous: what is proven holds with all roundings, by default where they are known (see `pm.overlap`);
-    `Radius.rigorous` says whether it does. Both sides are 0 where x itself is
-    not classified as the target.
+    An attack searches for the nearest adversary. Then `steps` bisection steps prove radii below it. A searching method
+    (`Exact`) decides each radius that it can within its time, so that both bounds come close. An adversary lies exactly
+    in the domain. Another class is ahead there, both in the network over the reals (computed in float64) and in the
+    model as it runs. With rigorous, the proof covers all rounding errors. That is the default if they are known (see
+    `pm.overlap`), and `Radius.rigorous` tells. Both bounds are 0 if x itself is not classified as the target.
 
     >>> pm.radius(model, x[:1], domain=(0.0, 1.0), steps=4).refuted
     tensor([0.0603])
@@ -95,11 +94,11 @@ def radius(
     search = _RadiusSearch.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
     differentiable(search.graph, "an attack")
     with _shown(len(search.x), progress), full_precision(search.x.device), torch.no_grad():
-        with part(0.0, _ATTACKS):
-            known = search.attacked(_RadiusInterval.at(search.x))
-        with part(_ATTACKS, 1.0):
-            known = search.bisected(known)
-        return search.ordered(known)
+        with part(0.0, _ATTACK_WORK_SHARE):
+            known = search.attack(_RadiusInterval.at(search.x))
+        with part(_ATTACK_WORK_SHARE, 1.0):
+            known = search.bisect(known)
+        return search.result(known)
 
 
 def certified_radius(
@@ -115,25 +114,25 @@ def certified_radius(
     rigorous: bool | None = None,
     progress: bool = True,
 ) -> Tensor:
-    """For each sample a radius (N,) with AO(B) < 0, proven: the largest that a search in so many steps met.
+    """Return a proven robustness radius (N,) for each sample: the largest with AO(B) < 0 that the search found.
 
-    The search begins at 1, doubles while the decision is proven, up to a ball that holds the whole domain, and then
-    bisects; a radius without a finite bound, as of a logarithm that reaches 0, is not proven. Zero where x itself is
-    not classified as the target. The bounds need not grow with the radius, so a larger radius may be provable too; the
-    one returned was proven; rigorous: with all roundings, by default where they are known (see `pm.overlap`). `radius`
-    has the other side too, how near an adversary is, and says whether roundings count.
+    The search starts at 1 and doubles the radius while the decision is proven, up to a ball that contains the whole
+    domain. Then it bisects, with `steps` steps in all. A radius without a finite bound, as for a logarithm that reaches
+    0, is not proven. The radius is 0 if x itself is not classified as the target. A larger radius may be provable too,
+    since the bounds need not grow with the radius. With rigorous, the proof covers all rounding errors. That is the
+    default if they are known (see `pm.overlap`). `pm.radius` also gives the distance of an adversary.
 
     >>> pm.certified_radius(model, x, domain=(0.0, 1.0))
     tensor([0.0268, 0.0359])
     """
     search = _RadiusSearch.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
     with _shown(len(search.x), progress), full_precision(search.x.device), torch.no_grad():
-        return search.ordered(search.bisected(_RadiusInterval.at(search.x))).proven
+        return search.result(search.bisect(_RadiusInterval.at(search.x))).proven
 
 
 @dataclass(frozen=True, eq=False)
 class RadiusTrials:
-    """Radii that were proven in a time: proven (N,); how many were tried, and the smallest of them."""
+    """The radii (N,) proven within a time limit, the number of trials, and the smallest radius tried."""
 
     proven: Tensor
     count: int
@@ -158,7 +157,7 @@ def radius_until(
     end: while no radius is proven, the search goes on after `until`. Another trial, and scores that take as long, must
     then fit before `end`.
     """
-    search = _RadiusSearch.of(model, x, Ball(1.0, inf, domain), None, target, _ENOUGH_TRIALS, None)
+    search = _RadiusSearch.of(model, x, Ball(1.0, inf, domain), None, target, _MOST_TRIALS, None)
     proven = torch.zeros_like(x.flatten(1)[:, 0])
     edge = torch.full_like(proven, inf)
     share = _FIRST_SHARE_PRODUCTS if _multiplies(search.graph) else _FIRST_SHARE
@@ -166,17 +165,17 @@ def radius_until(
     count, smallest = 0, inf
     rows = (margins(logits_of(search.graph, x), search.target) < 0).nonzero().flatten()
     with full_precision(x.device), torch.no_grad():
-        while len(rows) and count < _ENOUGH_TRIALS:
+        while len(rows) and count < _MOST_TRIALS:
             begin = time.monotonic()
             holds, _ = search._decided(replace(search.ball, eps=trial).at(x).pick(rows), rows)
             count, smallest = count + 1, min(smallest, float(trial[rows].min()))
             proven[rows] = torch.where(holds, trial[rows], proven[rows])
             edge[rows] = torch.where(holds, edge[rows], trial[rows])
-            middle = torch.where(proven > 0, (proven * edge).sqrt(), edge / _FACTOR)
-            trial = torch.where(edge.isinf(), (_FACTOR * trial).minimum(search.farthest), middle)
-            open_ = (edge > _CLOSE * proven) & (proven < search.farthest)
+            middle = torch.where(proven > 0, (proven * edge).sqrt(), edge / _STEP_FACTOR)
+            trial = torch.where(edge.isinf(), (_STEP_FACTOR * trial).minimum(search.farthest), middle)
+            open_ = (edge > _CLOSE_RATIO * proven) & (proven < search.farthest)
             rows = rows[open_[rows] & (trial[rows] > _LEAST_RADIUS)]
-            report(count / _ENOUGH_TRIALS)
+            report(count / _MOST_TRIALS)
             now = time.monotonic()
             took = now - begin
             latest = until if bool((proven > 0).any()) else max(until, end - took)
@@ -186,12 +185,12 @@ def radius_until(
 
 
 def _multiplies(graph: Graph) -> bool:
-    """Whether the network multiplies values that both depend on the input, as attention does."""
+    """Return whether the network multiplies values that both depend on the input, as attention does."""
     return any(node.op in ("product", "contract") for node in graph.nodes)
 
 
 def _linear_radius(graph: Graph, x: Tensor, target: Tensor) -> Tensor:
-    """(N,) the smallest L∞ radius at which the linearisation of the network at x gives another class.
+    """Return (N,) the smallest L∞ radius at which the network's linearisation at x gives another class.
 
     That is the minimum of (f_c - f_r) / ||∇(f_c - f_r)||_1 over the rivals r with the highest logits.
     """
@@ -209,16 +208,16 @@ def _linear_radius(graph: Graph, x: Tensor, target: Tensor) -> Tensor:
 
 @contextmanager
 def _shown(count: int, show: bool) -> Iterator[None]:
-    with Bar(count, "radius", show=show) as bar, bar.work(count):
+    with ProgressBar(count, "radius", show=show) as bar, bar.work(count):
         yield
 
 
 @dataclass(frozen=True, eq=False)
 class _RadiusInterval:
-    """What is known so far."""
+    """The bounds on the radii so far, and the nearest adversaries."""
 
     proven: Tensor  # (N,)
-    edge: Tensor  # (N,) the smallest radius that is refuted, or was not proven
+    edge: Tensor  # (N,) the smallest radius that is refuted or could not be proven
     refuted: Tensor  # (N,) float64
     points: Tensor  # (N, *shape)
 
@@ -230,7 +229,7 @@ class _RadiusInterval:
 
 @dataclass(frozen=True, eq=False)
 class _RadiusSearch:
-    """The question, the same for every radius."""
+    """The search for radii: network, samples and settings, which are the same for every radius."""
 
     model: Network
     graph: Graph
@@ -260,7 +259,7 @@ class _RadiusSearch:
             check_flag("got rigorous", rigorous)
         graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
         how = OverlapSettings(
-            method, budget(memory, x.device), enough=0.0, rigorous=rigorous_on(graph, rigorous, method)
+            method, budget(memory, x.device), enough=0.0, rigorous=decide_rigorous(graph, rigorous, method)
         )
         with full_precision(x.device), torch.no_grad():
             aim = target_of(target, logits_of(graph, x))
@@ -268,45 +267,45 @@ class _RadiusSearch:
 
     @cached_property
     def whole(self) -> Family:
-        """The domain."""
+        """The ball that contains the whole domain."""
         return replace(self.ball, eps=torch.finfo(self.x.dtype).max).at(self.x)
 
     @cached_property
     def farthest(self) -> Tensor:
-        """(N,) the radius of a ball that holds the domain."""
-        ends = torch.maximum(-self.whole.lower, self.whole.upper)
-        size: Tensor = ends.flatten(1).norm(self.ball.norm, dim=1)
+        """The radius (N,) of a ball that contains the domain."""
+        reach = torch.maximum(-self.whole.lower, self.whole.upper)
+        size: Tensor = reach.flatten(1).norm(self.ball.norm, dim=1)
         return size
 
     @cached_property
     def precise(self) -> Graph:
-        """In float64."""
+        """The graph in float64."""
         return self.graph.to(self.x.device, torch.float64)
 
-    def attacked(self, known: _RadiusInterval) -> _RadiusInterval:
-        """With the nearest adversary that an attack finds, in balls that grow until it does."""
+    def attack(self, known: _RadiusInterval) -> _RadiusInterval:
+        """Attack balls that grow until an adversary is found, and add the nearest adversaries."""
         most, trial = self.farthest.clamp(max=2.0**self.steps), self.farthest.clamp(max=1)
         rows = torch.arange(len(self.x), device=self.x.device)
         generator = torch.Generator(self.x.device).manual_seed(0)
         while len(rows):
             family = replace(self.ball, eps=trial).at(self.x).pick(rows)
             distance, delta = adversaries(
-                self.graph, family, self.target[rows], restarts=_RESTARTS, generator=generator, told=report
+                self.graph, family, self.target[rows], restarts=_ATTACK_RESTARTS, generator=generator, told=report
             )
             met = distance < inf
-            known = self.taken(known, rows[met], family.x[met] + delta[met])
+            known = self.with_adversaries(known, rows[met], family.x[met] + delta[met])
             rows = rows[~met & (trial[rows] < most[rows])]
-            trial = torch.minimum(_WIDER * trial, most)
+            trial = torch.minimum(_ATTACK_RADIUS_FACTOR * trial, most)
         return known
 
-    def bisected(self, known: _RadiusInterval) -> _RadiusInterval:
-        """With what is proven, or refuted by the method itself, of radii between both sides.
+    def bisect(self, known: _RadiusInterval) -> _RadiusInterval:
+        """Bisect between both bounds. Each trial is proven, refuted by the method itself, or left open.
 
-        A search that leaves a radius open is asked about those below it and those above it in turn.
+        After a radius that a search leaves open, the trials are below it and above it in turn.
         """
         every = torch.arange(len(self.x), device=self.x.device)
         trial = torch.where(known.edge.isinf(), self.farthest.clamp(max=1), known.edge / 2)
-        left = torch.zeros_like(trial)  # the largest radius that was neither
+        left = torch.zeros_like(trial)  # the largest radius that was neither proven nor refuted
         trials = self.steps + 1
         for k in range(trials):
             with part(k / trials, (k + 1) / trials, f"trial {k + 1} of {trials}"):
@@ -315,7 +314,7 @@ class _RadiusSearch:
             edge = torch.where(holds, edge, torch.minimum(known.edge, trial))
             known = replace(known, proven=torch.where(holds, trial, known.proven), edge=edge)
             if self.how.method.search is not None:
-                known = self.taken(known, every[~holds], points[~holds])
+                known = self.with_adversaries(known, every[~holds], points[~holds])
                 left = torch.where(holds | (known.refuted <= trial), left, left.maximum(trial))
             wider = torch.minimum(2 * trial, self.farthest)
             trial = torch.where(known.edge.isinf(), wider, (known.proven + known.edge) / 2)
@@ -324,10 +323,10 @@ class _RadiusSearch:
         return known
 
     def _decided(self, family: Family, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether AO(B) < 0 is proven for samples `rows` (n,), and the points where its lower side is met.
+        """Return whether AO(B) < 0 is proven for samples `rows` (n,), and the points of its lower bounds.
 
-        Where there is no finite bound it is not. A batch with such a sample is halved until it stands alone: the others
-        keep their proofs.
+        Without a finite bound, nothing is proven. A batch with such a sample is halved until the sample is alone, so
+        that the others keep their proofs.
         """
         try:
             over = family_overlap(self.graph, family, self.target[rows], self.how)
@@ -341,21 +340,21 @@ class _RadiusSearch:
         holds, points = zip(*(self._decided(family.pick(half), rows[half]) for half in halves), strict=True)
         return torch.cat(holds), torch.cat(points)
 
-    def taken(self, known: _RadiusInterval, rows: Tensor, points: Tensor) -> _RadiusInterval:
-        """With those points of samples `rows` (n,) that are adversaries, drawn back to x as far as they stay ones."""
-        exact = within(self.whole).pick(rows)
+    def with_adversaries(self, known: _RadiusInterval, rows: Tensor, points: Tensor) -> _RadiusInterval:
+        """Add those points of samples `rows` (n,) that are adversaries, moved towards x while they stay adversaries."""
+        exact = inner_family(self.whole).pick(rows)
         x, (lower, upper) = exact.x, exact.box()
         delta = points.double() - x
 
         def at(share: Tensor) -> Tensor:
-            return into_box(x + share.view(-1, *[1] * (x.ndim - 1)) * delta, lower, upper, points.dtype)
+            return round_into_box(x + share.view(-1, *[1] * (x.ndim - 1)) * delta, lower, upper, points.dtype)
 
         low, high = torch.zeros_like(exact.eps), torch.ones_like(exact.eps)
-        met = self.adverse(at(high), rows)
-        high = torch.where(self.adverse(x, rows), low, high)
-        for _ in range(_HALVINGS):
+        met = self.is_adversarial(at(high), rows)
+        high = torch.where(self.is_adversarial(x, rows), low, high)
+        for _ in range(_ADVERSARY_HALVINGS):
             middle = (low + high) / 2
-            hit = self.adverse(at(middle), rows)
+            hit = self.is_adversarial(at(middle), rows)
             low, high = torch.where(hit, low, middle), torch.where(hit, middle, high)
         stored = at(high)
         distance: Tensor = torch.linalg.vector_norm((stored - x).flatten(1), self.ball.norm, dim=1)
@@ -369,8 +368,8 @@ class _RadiusSearch:
             points=known.points.index_put((which,), stored[nearer].to(known.points.dtype)),
         )
 
-    def adverse(self, points: Tensor, rows: Tensor) -> Tensor:
-        """Whether another class is ahead at points (n, *shape): in the network in float64, in the model as it runs."""
+    def is_adversarial(self, points: Tensor, rows: Tensor) -> Tensor:
+        """Return whether another class is ahead at points (n, *shape), in float64 and in the model as it runs."""
         target, stored = self.target[rows], points.to(self.x.dtype)
         with uncompiled():
             outputs = self.model(stored).flatten(1)
@@ -378,12 +377,12 @@ class _RadiusSearch:
             outputs = scores(outputs, self.graph.taken_off)
         return (margins(self.precise(points).flatten(1), target) > 0) & (margins(outputs, target) > 0)
 
-    def ordered(self, known: _RadiusInterval) -> Radius:
-        """Both sides; where rounding crosses them, no more is proven than is refuted."""
+    def result(self, known: _RadiusInterval) -> Radius:
+        """Return both bounds. If they cross by rounding errors, `proven` is lowered to `refuted`."""
         right = margins(logits_of(self.graph, self.x), self.target) < 0
         proven = torch.where(right, known.proven, torch.zeros_like(known.proven))
-        refuted = upwards(known.refuted, proven.dtype)
-        beyond = (proven > (1 + _ROUNDING) * refuted).nonzero()
+        refuted = round_up(known.refuted, proven.dtype)
+        beyond = (proven > (1 + _CONTRADICTION) * refuted).nonzero()
         if len(beyond):
             k = int(beyond[0])
             raise ProofmapError(

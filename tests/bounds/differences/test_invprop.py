@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.attack import pgd
 from proofmap.bounds.differences.invprop import ConstrainedBounds, invprop
 from proofmap.graph.classes import margins
 from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
@@ -69,7 +70,7 @@ def test_hidden_neurons_of_a_small_ball_become_stable() -> None:
     graph = pm.trace(pm.zoo.mnist_mlp(), x)
     family = pm.Ball(0.01, domain=(0.0, 1.0)).at(x, pm.groups.grid(12)((1, 28, 28)))
     forms = rivals(graph, x)
-    reached, delta = pm.attack.pgd.attack(graph, family, graph(x).argmax(1), steps=60)
+    reached, delta = pgd.attack(graph, family, graph(x).argmax(1), steps=60)
     floor = reached - 1e-3
     before, after = (invprop(graph, family, forms, floor, BUDGET, rounds) for rounds in (0, 8))
     assert unstable(after) < 0.3 * unstable(before)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.attack import pgd
 from proofmap.bounds.differences.twin_bounds import _TwinComparison, drops
 from proofmap.errors import BoundError
 from proofmap.graph import Graph
@@ -197,7 +198,7 @@ def test_the_second_copy_is_anywhere_in_the_ball() -> None:
     graph = pm.trace(pm.zoo.mnist_mlp(), x)
     family = pm.Ball(0.01, domain=(0.0, 1.0)).at(x, pm.groups.grid(2)((1, 28, 28)))
     logits = graph(x)
-    reached, delta = pm.attack.pgd.attack(graph, family, logits.argmax(1), steps=30)
+    reached, delta = pgd.attack(graph, family, logits.argmax(1), steps=30)
     forms = forms_of(logits, logits.argmax(1), None, "margin")
     twins = twin(graph)
     pairs = _TwinComparison.of(graph, twins, family, forms, reached[:, None].expand(-1, family.members), BUDGET, 100)

@@ -63,7 +63,7 @@ def bench(
 def _ground_truth(folder: Path, data: Path | None, quick: bool, weights: Path | None, device: str) -> None:
     if quick or weights is not None:
         raise InputError("got --quick or --weights for court, expected neither: this benchmark has its own networks")
-    from proofmap.court import run, sections
+    from proofmap.ground_truth import run, sections
 
     run(sections(data), folder, device=str(o.device_of(device)))
     show((folder / "table.md").read_text(encoding="utf-8"))

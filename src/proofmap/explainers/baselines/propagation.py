@@ -49,7 +49,9 @@ def node_values(graph: Graph, x: Tensor, who: str) -> Values:
     """Return the value of every node. Raises InputError for an operation of no known kind."""
     for node in graph.nodes[1:]:
         if operation_kind(node) is None:
-            what = node.attributes["run"].missing_in_words() if node.op == "foreign" else f"{node.op} (node {node.name!r})"
+            what = (
+                node.attributes["run"].missing_in_words() if node.op == "foreign" else f"{node.op} (node {node.name!r})"
+            )
             raise InputError(
                 f"{who} has no rule for {what}: choose a method that needs none, such as integrated-gradients, "
                 "saliency or occlusion"

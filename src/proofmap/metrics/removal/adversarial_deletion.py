@@ -1,7 +1,7 @@
-"""Adversarial deletion: the score as the most important variables are moved by an attack, instead of set to something.
+"""Adversarial deletion: the score while an attack changes the most important variables within a ball.
 
-What is deleted has to become something, and noise, a colour or a blur each favour some maps. Here it becomes the worst
-that a ball allows: no baseline is chosen, and near x nothing is far from an image.
+Deletion must replace variables by a baseline, and each baseline (noise, a colour, a blur) favours some maps. Here an
+attack chooses the worst values in a ball, so that no baseline is needed and inputs stay near x.
 """
 
 from __future__ import annotations
@@ -33,27 +33,28 @@ __all__ = ["AdversarialDeletion"]
 
 Drop: TypeAlias = Literal["margin", "softmax"]
 
-_RADIUS = 8 / 255  # of inputs from 0 to 1: the usual one of attacks on images
+_RADIUS = 8 / 255  # for inputs between 0 and 1, the usual radius of attacks on images
 
 
 @dataclass(frozen=True, eq=False)
 class AdversarialDeletion(Metric[Samples]):
-    """The area under s_k = score(x + δ_k), where an attack moves the k most important variables; less is better.
+    """The area under s_k = score(x + δ_k), where an attack perturbs the k most important variables; lower is better.
 
-        δ_k = the δ with the largest max over c' != c of f_c'(x + δ) - f_c(x + δ) that was met in the ball, δ_i = 0
+        δ_k = the δ with the largest max over c' != c of f_c'(x + δ) - f_c(x + δ) found in the ball, with δ_i = 0
               outside the k most important variables,
 
-    for k = floor(i G / steps), i = 0 .. steps, and the area by trapezoids over i / steps from 0 to 1. What is found
-    with fewer variables counts with more. An attack need not find the worst there is: the true curve may be lower.
+    for k = floor(i G / steps), i = 0 .. steps, and the area by trapezoids over i / steps from 0 to 1. An
+    adversary for few variables also counts for more variables. An attack may miss the worst input, so the true curve
+    may be lower.
 
-    score: "margin", f_c less the largest other logit, which tells maps apart where the class is lost at once; or the
-    "softmax" of the class c.
+    score: "margin": f_c minus the largest other logit, which still differs between maps after the class is lost; or
+    the "softmax" of the class c.
     radius, norm, domain: the ball, as in `pm.Ball`; domain (-inf, inf) for no limits.
-    steps: points of the curve after the first, no more than there are variables.
-    attack_steps: gradient steps of each attack, which starts at x; nothing in it is random. groups: the variables.
+    steps: points of the curve after the first, at most the number of variables.
+    attack_steps: gradient steps of each attack from x; attacks are deterministic. groups: the variables.
 
     The preset "ours": margin, 8/255 in ℓ∞, domain (0, 1), 10 steps, 10 gradient steps, pixels.
-    seed: decides among equal attributions. batch: balls that are attacked together; by default some 16 MB of points.
+    seed: breaks ties of attributions. batch: balls that are attacked together; by default about 16 MB of points.
 
     >>> pm.metrics.AdversarialDeletion()(model, x, None, maps).shape
     torch.Size([2])
@@ -89,18 +90,18 @@ class AdversarialDeletion(Metric[Samples]):
     batch: int | None = count(None)
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting."""
+        """Refuse invalid settings."""
         super().__post_init__()
-        assert self.ball  # which refuses what is none
+        assert self.ball  # raises InputError for an invalid ball
 
     @property
     def ball(self) -> Ball:
-        """Where variables are moved."""
+        """The ball of the attack."""
         return Ball(self.radius, self.norm, self.domain)
 
     @classmethod
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> AdversarialDeletion:
-        """In the ball itself; where its radius is "auto", as far, relative to the values of inputs, as by default."""
+        """Return the metric for the ball. For the radius "auto", use 8/255 of the range of inputs."""
         low, high = ends_of(ball, values)
         radius = ball.eps if isinstance(ball.eps, int | float) and ball.eps > 0 else _RADIUS * (high - low)
         return cls(radius=radius, norm=ball.norm, domain=ball.domain or (-inf, inf))
@@ -113,7 +114,7 @@ class AdversarialDeletion(Metric[Samples]):
         return torch.trapezoid(curve, dim=1) / (curve.shape[1] - 1)
 
     def curve(self, model: Network, x: Samples, target: Target, attributions: Samples) -> Tensor:
-        """The scores themselves, from none of the variables to all: (N, steps + 1)."""
+        """Return the scores (N, steps + 1), from no variables to all."""
         return self._curve(self._case(model, x, target, attributions))
 
     def _curve(self, case: Case) -> Tensor:
@@ -128,12 +129,14 @@ class AdversarialDeletion(Metric[Samples]):
             with full_precision(x.device), torch.no_grad():
                 softmax = score_at(graph, near + delta, target, "softmax", rows)
             scores.append(softmax if self.score == "softmax" else -overlap.double())
-        best = torch.cat(overlaps).view(len(x), steps).cummax(1).indices  # with as many variables, or fewer
+        best = (
+            torch.cat(overlaps).view(len(x), steps).cummax(1).indices
+        )  # the best adversary with this number of variables or fewer
         reached = torch.cat(scores).view(len(x), steps).gather(1, best)
         return torch.cat([self._start(case)[:, None].to(reached), reached], dim=1).to(x.dtype)
 
     def _start(self, case: Case) -> Tensor:
-        """The score at x: (N,)."""
+        """Return the score at x (N,)."""
         if self.score == "margin":
             return -margins(case.logits, case.target)
         return case.logits.double().softmax(1).gather(1, case.target[:, None])[:, 0]

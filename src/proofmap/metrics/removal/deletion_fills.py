@@ -1,7 +1,7 @@
-"""Deletion and Insertion with other baselines than noise: the same curves, judged again.
+"""Deletion and Insertion with a mean colour or a blurred image as the baseline.
 
-Noise is far from every image, a mean colour near its plain parts, a blurred image near all of it but the edges: a map
-that leads with one of them alone has learnt the baseline.
+Each baseline favours some maps: noise is far from all images, a mean colour is near plain regions, and a blurred image
+differs only at edges. A map that is best with only one baseline fits the baseline, not the network.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["DeletionBlur", "DeletionMean", "InsertionBlur", "InsertionMean"]
 
 
 def _filled(curve: type[Curve], baseline: Baseline) -> Presets:
-    """The paper's settings with another baseline."""
+    """Return the paper's preset with another baseline."""
     return {"paper": {**curve.presets["paper"], "baseline": baseline}}
 
 
 @dataclass(frozen=True, eq=False)
 class DeletionMean(Deletion):
-    """`Deletion` where deleted variables get the mean colour of their image; less is better.
+    """`Deletion` with the mean colour of the image as the baseline; lower is better.
 
     >>> pm.metrics.DeletionMean()(model, x, None, maps).shape
     torch.Size([2])
@@ -36,7 +36,7 @@ class DeletionMean(Deletion):
 
 @dataclass(frozen=True, eq=False)
 class DeletionBlur(Deletion):
-    """`Deletion` where deleted variables get what they have in the blurred image; less is better.
+    """`Deletion` with the blurred image as the baseline; lower is better.
 
     >>> pm.metrics.DeletionBlur()(model, x, None, maps).shape
     torch.Size([2])
@@ -49,7 +49,7 @@ class DeletionBlur(Deletion):
 
 @dataclass(frozen=True, eq=False)
 class InsertionMean(Insertion):
-    """`Insertion` into an image of its own mean colour; more is better.
+    """`Insertion` into an image of the mean colour; higher is better.
 
     >>> pm.metrics.InsertionMean()(model, x, None, maps).shape
     torch.Size([2])
@@ -62,7 +62,7 @@ class InsertionMean(Insertion):
 
 @dataclass(frozen=True, eq=False)
 class InsertionBlur(Insertion):
-    """`Insertion` into the blurred image; more is better.
+    """`Insertion` into the blurred image; higher is better.
 
     >>> pm.metrics.InsertionBlur()(model, x, None, maps).shape
     torch.Size([2])

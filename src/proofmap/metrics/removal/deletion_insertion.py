@@ -1,4 +1,4 @@
-"""Deletion and Insertion: the score along the way from a sample to a baseline, the most important variables first.
+"""Deletion and Insertion: the area under the score while variables are replaced, the most important first.
 
 Petsiuk et al. 2018, "RISE: Randomized input sampling for explanation of black-box models".
 """
@@ -48,22 +48,22 @@ def _check_steps(said: str, steps: Any) -> None:
 class Curve(Metric[Samples]):
     """The area under s_k = score(x with some variables at a baseline), k = floor(i G / steps) for i = 0 .. steps.
 
-    k counts the most important of G variables.
+    k is the number of most important variables, out of G.
 
     baseline: a number, a tensor that broadcasts to x, `Uniform(low, high)`, `Mean()`, `Blur()` or `Darkest()`.
-    steps: how many points after the first, no more than there are variables; "all": one variable at a time.
+    steps: points of the curve after the first, at most the number of variables; "all": one variable per step.
     score: "softmax" or "logit" of the target class.
-    area: "mean", over the fraction i / steps from 0 to 1, by trapezoids; "sum", over i from 1 to steps with steps of
-        width one, by trapezoids: without the untouched sample, and growing with the number of steps.
+    area: "mean": trapezoids over the fraction i / steps from 0 to 1; "sum": trapezoids of width one over i from 1 to
+        steps, without the unchanged sample, so that the area grows with the number of steps.
     groups: the variables.
 
-    The presets give these; what is not None replaces theirs.
+    The presets set these settings. Values other than None override them.
 
-        paper    Uniform(), softmax, mean, pixels, 100 steps (the paper says nothing of steps)
+        paper    Uniform(), softmax, mean, pixels, 100 steps (the paper does not state the number of steps)
         xplique  0, logit, mean, pixels, 10 steps
-        quantus  PixelFlipping with its area: Darkest(), softmax, sum, each entry, all steps. It knows no Insertion.
+        quantus  PixelFlipping with its area: Darkest(), softmax, sum, each entry, all steps. Only for Deletion.
 
-    batch: points that go through the model together; by default some 16 MB of them.
+    batch: points in one batch of the model; by default about 16 MB.
     """
 
     preset: str = "paper"
@@ -78,7 +78,7 @@ class Curve(Metric[Samples]):
 
     @abstractmethod
     def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the way starts and where it leads."""
+        """Return the start and the end of the curve."""
 
     def _check(self, x: Tensor) -> None:
         check_fits(self.baseline, x)
@@ -90,7 +90,7 @@ class Curve(Metric[Samples]):
         return torch.trapezoid(curve, dim=1) / (curve.shape[1] - 1)
 
     def curve(self, model: Network, x: Samples, target: Target, attributions: Samples) -> Tensor:
-        """The scores themselves, from none of the variables to all: (N, steps + 1)."""
+        """Return the scores (N, steps + 1), from no variables to all."""
         return self._curve(self._case(model, x, target, attributions))
 
     def _curve(self, case: Case) -> Tensor:
@@ -117,9 +117,9 @@ class Curve(Metric[Samples]):
 
 @dataclass(frozen=True, eq=False)
 class Deletion(Curve):
-    """The area under the score as the most important variables are set to the baseline; less is better.
+    """The area under the score while the most important variables are set to the baseline; lower is better.
 
-    s_k = score(x with the k most important variables at the baseline). Settings and presets are those of `Curve`.
+    s_k = score(x with the k most important variables at the baseline). It has the settings and presets of `Curve`.
 
     >>> pm.metrics.Deletion()(model, x, None, maps)
     tensor([0.0526, 0.1971])
@@ -139,10 +139,10 @@ class Deletion(Curve):
 
 @dataclass(frozen=True, eq=False)
 class Insertion(Curve):
-    """The area under the score as the most important variables are put into the baseline; more is better.
+    """The area under the score while the most important variables are inserted into the baseline; higher is better.
 
-    s_k = score(the baseline with the k most important variables of x). The baseline is that of Deletion.
-    Settings and presets are those of `Curve`.
+    s_k = score(the baseline with the k most important variables of x). The baseline is the same as in Deletion.
+    It has the settings and presets of `Curve`.
 
     >>> pm.metrics.Insertion()(model, x, None, maps)
     tensor([0.4713, 0.9806])

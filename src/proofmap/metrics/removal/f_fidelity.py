@@ -1,4 +1,4 @@
-"""F-Fidelity without fine-tuning: what is lost with a random few of the variables that a map ranks first, and last.
+"""F-Fidelity without fine-tuning: the score lost by random removal among the most and the least important variables.
 
 Zheng et al. 2024, "F-Fidelity: a robust framework for faithfulness evaluation of explainable AI".
 """
@@ -33,27 +33,26 @@ def _share(said: str, got: float) -> None:
 
 @dataclass(frozen=True, eq=False)
 class FFidelity(Metric[Samples]):
-    """The mean over sizes k of FFid+_k - FFid-_k; more is better, 1 at most.
+    """The mean over sizes k of FFid+_k - FFid-_k; higher is better, at most 1.
 
         FFid+_k = score(x) - E score(x without a random part of the k most important variables)
         FFid-_k = score(x) - E score(x without a random part of the k least important ones)
 
     for k = floor(i G / steps), i = 1 .. steps - 1. Each of the k variables is missing with the probability
-    min(part, most G / k): so many are missing at most, on average, that no input is far from the data, and k, which
-    nobody knows, matters less. With all variables both sides are the same.
+    min(part, most G / k). This limits the mean number of missing variables, so that inputs stay near the data and the
+    unknown best k matters less. For k = G both sides are equal.
 
-    It is not the whole of the paper's metric: that one asks a copy of the network which was fine-tuned on inputs with
-    parts missing at random, and to which they are nothing new. Here the network itself is asked. It may lose its class
-    to the holes as such, without the first as without the last.
+    The paper's metric uses a copy of the network that was fine-tuned on inputs with random missing parts. This metric
+    uses the network itself, which may change its class because of the holes alone, on both sides.
 
-    part, most: α and β of the paper. samples: drawn for the mean, the same for all sizes.
-    score: "decision", 1 where the class is decided for and 0 else, or "softmax". baseline: what missing variables are
-    set to; the paper's is 0 behind the normalisation, the mean over the data. groups: the variables.
+    part, most: α and β of the paper. samples: random draws of the mean, equal for all sizes.
+    score: "decision": 1 if the class is predicted, else 0; or "softmax". baseline: the value of missing variables. The
+    paper has 0 after normalisation, which is the mean over the data. groups: the variables.
 
-        paper  decision, 20 steps, part 0.5, most 0.1, 50 samples, Mean(), pixels: 1900 points a sample
+        paper  decision, 20 steps, part 0.5, most 0.1, 50 samples, Mean(), pixels: 1900 points per sample
         fast   the same with 10 steps and 20 samples: 360
 
-    batch: points that go through the model together; by default some 16 MB of them.
+    batch: points in one batch of the model; by default about 16 MB.
 
     >>> pm.metrics.FFidelity()(model, x, None, maps).shape
     torch.Size([2])
@@ -84,19 +83,19 @@ class FFidelity(Metric[Samples]):
         check_fits(self.baseline, x)
 
     def _values(self, case: Case) -> Tensor:
-        without_first, without_last = self._kept(case)
+        without_first, without_last = self._mean_scores(case)
         return (without_last - without_first).mean(1).to(case.x.dtype)
 
     def both(self, model: Network, x: Samples, target: Target, attributions: Samples) -> tuple[Tensor, Tensor]:
-        """(FFid+, FFid-) of each size, (N, steps - 1) each: what is lost with a part of the first, and of the last."""
+        """Return (FFid+, FFid-), each (N, steps - 1): the lost scores without the most and the least important part."""
         case = self._case(model, x, target, attributions)
         with full_precision(case.x.device), torch.no_grad():
             before = score_at(case.graph, case.x, case.target, self.score, case.rows)[:, None]
-        without_first, without_last = self._kept(case)
+        without_first, without_last = self._mean_scores(case)
         return (before - without_first).to(case.x.dtype), (before - without_last).to(case.x.dtype)
 
-    def _kept(self, case: Case) -> tuple[Tensor, Tensor]:
-        """The mean score without a part of the first, of the last variables: (N, steps - 1), float64."""
+    def _mean_scores(self, case: Case) -> tuple[Tensor, Tensor]:
+        """Return the mean scores (N, steps - 1) in float64 without a part of the first, and of the last variables."""
         x, variables = case.x, Variables.of(case.x, self.groups)
         baselines, ties = Stream(self.seed, "baseline"), Stream(self.seed, "ties")
         random, first, last = Stream(self.seed, "subsets"), [], []
@@ -121,7 +120,7 @@ class FFidelity(Metric[Samples]):
         ranks: Tensor,
         drawn: Tensor,
     ) -> Tensor:
-        """The mean score of each size, (n, steps - 1), where (n, S, G) drawn numbers say what is missing."""
+        """Return the mean score of each size (n, steps - 1); the numbers `drawn` (n, S, G) select missing variables."""
         start, end = (point.flatten(1)[:, None] for point in ends)  # (n, 1, d)
         means = []
         for i in range(1, self.steps):

@@ -1,4 +1,4 @@
-"""Baselines: what variables are set to where a metric takes them away. Which one it is decides who wins."""
+"""Baselines: the values of removed variables. The choice can change the ranking of methods."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Darkest:
-    """Each sample's smallest value: what Quantus calls black.
+    """The smallest value of each sample ("black" in Quantus).
 
     >>> pm.metrics.Deletion(baseline=pm.metrics.Darkest())(model, x, None, maps).shape
     torch.Size([2])
@@ -39,7 +39,7 @@ class Darkest:
 
 @dataclass(frozen=True)
 class Mean:
-    """Each sample's mean value; of an image (C, H, W), the mean of each channel: its mean colour.
+    """The mean value of each sample; for images (C, H, W), the mean colour.
 
     >>> pm.metrics.Deletion(baseline=pm.metrics.Mean())(model, x, None, maps).shape
     torch.Size([2])
@@ -48,10 +48,10 @@ class Mean:
 
 @dataclass(frozen=True)
 class Blur:
-    """The image itself, blurred: nothing is in it that was not there, and no edge.
+    """The blurred image, without sharp edges.
 
-    Each pixel is the mean of its row and its column with Gaussian weights, σ = share · (the side they run along), of
-    the pixels there are: an image of one colour stays as it is.
+    Each pixel becomes a Gaussian-weighted mean along rows and columns, with σ = share · side. The weights are
+    normalised at the borders, so an image of one colour does not change.
 
     >>> pm.metrics.Deletion(baseline=pm.metrics.Blur(0.2))(model, x, None, maps).shape
     torch.Size([2])
@@ -60,7 +60,7 @@ class Blur:
     share: float = 0.1
 
     def __post_init__(self) -> None:
-        """Refuse what blurs nothing."""
+        """Refuse a width that is not positive."""
         check_number("Blur got share", self.share, "a number above 0", lambda share: share > 0)
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class Blur:
         return rows @ images @ columns.T
 
     def _weights(self, size: int, like: Tensor) -> Tensor:
-        """(size, size): how much each pixel counts for each, summing to 1."""
+        """Return the weights (size, size); each row sums to 1."""
         place = torch.arange(size, dtype=torch.float64, device=like.device)
         away = (place[:, None] - place) / (self.share * size)
         return torch.softmax(-(away**2) / 2, dim=1).to(like.dtype)
@@ -79,7 +79,7 @@ Baseline: TypeAlias = float | Tensor | Uniform | Darkest | Mean | Blur
 
 
 def check_baseline(said: str, baseline: Any) -> None:
-    """Refuse what no variable can be set to."""
+    """Refuse an invalid baseline."""
     if isinstance(baseline, Darkest | Mean | Blur | Tensor):
         return
     numbers = (baseline.low, baseline.high) if isinstance(baseline, Uniform) else (baseline,)
@@ -91,7 +91,7 @@ def check_baseline(said: str, baseline: Any) -> None:
 
 
 def check_fits(baseline: Baseline, x: Tensor) -> None:
-    """Refuse a baseline that cannot stand for x."""
+    """Refuse a baseline that does not fit x."""
     if isinstance(baseline, Tensor) and not broadcasts(baseline, x.shape):
         raise InputError(
             f"the baseline has shape {tuple(baseline.shape)} at x of shape {tuple(x.shape)}, expected a shape that "
@@ -105,7 +105,7 @@ def check_fits(baseline: Baseline, x: Tensor) -> None:
 
 
 def baseline_at(baseline: Baseline, x: Tensor, piece: slice, stream: Stream) -> Tensor:
-    """What the variables of some samples are set to: (n, *shape). Call it for one piece of x after the other."""
+    """Return the baseline of some samples (n, *shape). Call it for the pieces of x in their order."""
     part = x[piece]
     match baseline:
         case Uniform():

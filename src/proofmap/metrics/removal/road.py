@@ -1,4 +1,4 @@
-"""ROAD, remove and debias: the decision as the most important variables are filled in from what is around them.
+"""ROAD (remove and debias): the decision while the most important pixels are imputed from their neighbours.
 
 Rong et al. 2022, "A consistent and efficient evaluation strategy for attribution methods".
 """
@@ -28,24 +28,24 @@ from proofmap.settings import check_choice, check_count, check_number, count
 
 __all__ = ["ROAD"]
 
-_NOISE = 0.01  # of inputs from 0 to 1
+_NOISE = 0.01  # for inputs between 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
 class ROAD(Metric[Samples]):
-    """The mean over k of s_k = score(x with the k most important variables imputed); less is better.
+    """The mean over k of s_k = score(x with the k most important variables imputed); lower is better.
 
-    Imputed is what its neighbours say, with a little noise: a hole of one colour would show where the map had pixels
-    removed, and a network can read the class from the shape of a hole. k = floor(i G / steps), i = 1 .. steps - 1.
+    Pixels are imputed from their neighbours with a little noise, because the shape of a hole of one colour could reveal
+    the class. k = floor(i G / steps), i = 1 .. steps - 1.
 
-        x_p = the mean of its 8 neighbours, those that share a side twice as much, + noise · N(0, 1) (`imputation`)
+        x_p = weighted mean of its 8 neighbours (those that share a side count twice) + noise · N(0, 1)
 
-    score: "decision", 1 where the class is still decided for and 0 else: the mean over samples is the paper's accuracy,
-    averaged over its shares; or the "softmax" of the class. groups: the variables. For images (N, C, H, W) alone.
+    score: "decision": 1 if the class is still predicted, else 0, whose mean over samples is the paper's accuracy,
+    averaged over its shares; or the "softmax" of the class. groups: the variables. Only for images (N, C, H, W).
 
-    The preset "paper": 10 steps, so 10 % to 90 % of the pixels; noise 0.01; decision. Removal starts at the most
-    important (MoRF); the paper also has the other order.
-    batch: points that are imputed and go through the model together; by default some 16 MB of them.
+    The preset "paper": 10 steps, so 10 % to 90 % of the pixels; noise 0.01; decision. The most important pixels are
+    removed first (MoRF); the paper also has the reverse order.
+    batch: points in one batch of the model; by default about 16 MB.
 
     >>> pm.metrics.ROAD()(model, x, None, maps).shape
     torch.Size([2])
@@ -69,21 +69,21 @@ class ROAD(Metric[Samples]):
 
     @classmethod
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> ROAD:
-        """With noise that is as small, relative to the values of inputs, as the paper's."""
+        """Return the metric with the noise of the paper, scaled to the range of inputs."""
         low, high = ends_of(ball, values)
         return cls(noise=_NOISE * (high - low))
 
     def _check(self, x: Tensor) -> None:
         if x.ndim != 4:
             raise InputError(
-                f"ROAD got x of shape {tuple(x.shape)}, expected images (N, C, H, W): others take Deletion()"
+                f"ROAD got x of shape {tuple(x.shape)}, expected images (N, C, H, W): use Deletion() for other samples"
             )
 
     def _values(self, case: Case) -> Tensor:
         return self._curve(case).mean(1)
 
     def curve(self, model: Network, x: Samples, target: Target, attributions: Samples) -> Tensor:
-        """The scores themselves, from the smallest share to the largest: (N, steps - 1)."""
+        """Return the scores (N, steps - 1), from the smallest share to the largest."""
         return self._curve(self._case(model, x, target, attributions))
 
     def _curve(self, case: Case) -> Tensor:
@@ -107,6 +107,6 @@ class ROAD(Metric[Samples]):
 
 
 def _normal(uniform: Tensor) -> Tensor:
-    """Normal numbers from uniform ones in [0, 1)."""
+    """Convert uniform numbers in [0, 1) to normal ones."""
     normal: Tensor = torch.special.ndtri(uniform.clamp(min=torch.finfo(uniform.dtype).tiny))
     return normal

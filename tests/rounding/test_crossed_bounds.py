@@ -1,4 +1,4 @@
-"""Sides that cross by rounding are mended, and what crosses by more is a contradiction: in either precision, at any
+"""Frontier that cross by rounding are mended, and what crosses by more is a contradiction: in either precision, at any
 size of what is summed up.
 """
 
@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.attack.lower_bounds import Reached
+from proofmap.attack.lower_bounds import AttackBounds
 from proofmap.errors import ProofmapError
-from proofmap.rounding.crossing import rounding, stored
-from proofmap.search import Closing
+from proofmap.rounding.crossed_bounds import estimate_error, estimate_stored_error
+from proofmap.search import ExactBounds
 from proofmap.verify import overlap as overlaps
 
 BALL = pm.Ball(0.1)
@@ -37,10 +37,10 @@ def inputs(dtype: torch.dtype) -> Tensor:
 def lowered(monkeypatch: pytest.MonkeyPatch, by: float) -> None:
     """As if every search had proven that much less than what was reached."""
 
-    def close(graph: object, family: object, reached: Reached, *rest: object, rigorous: bool) -> Closing:
-        return Closing(reached.value - by, ())
+    def close(graph: object, family: object, reached: AttackBounds, *rest: object, rigorous: bool) -> ExactBounds:
+        return ExactBounds(reached.value - by, ())
 
-    monkeypatch.setattr(overlaps, "close", close)
+    monkeypatch.setattr(overlaps, "exact_bounds", close)
 
 
 def exact(dtype: torch.dtype, scale: float = 1.0) -> pm.Overlap:
@@ -88,9 +88,9 @@ def test_room_is_that_of_the_sums() -> None:
     sums += [second.weight.abs() @ first(x[0]).relu() + second.bias.abs()]
     size = max(float(one.detach().max()) for one in sums)
     graph = pm.trace(network().double(), x)
-    assert float(rounding(graph, x)) == pytest.approx(64 * 2.0**-52 * max(size, 0.5))
+    assert float(estimate_error(graph, x)) == pytest.approx(64 * 2.0**-52 * max(size, 0.5))
     single = graph.to(torch.device("cpu"), torch.float32)
-    assert float(rounding(single, x.float())) == pytest.approx(64 * 2.0**-23 * max(size, 0.5), rel=1e-4)
+    assert float(estimate_error(single, x.float())) == pytest.approx(64 * 2.0**-23 * max(size, 0.5), rel=1e-4)
 
 
 @pytest.mark.parametrize("end", [0, 1])
@@ -117,8 +117,8 @@ def test_a_score_that_contradicts_its_sides_is_wrong(end: int, monkeypatch: pyte
 
 
 def test_what_a_file_keeps_may_cross_by_what_its_precision_allows() -> None:
-    assert stored(torch.tensor([3.0])).tolist() == pytest.approx([4e-4])
-    assert stored(torch.tensor([3.0], dtype=torch.float64)).tolist() == pytest.approx([4e-10])
+    assert estimate_stored_error(torch.tensor([3.0])).tolist() == pytest.approx([4e-4])
+    assert estimate_stored_error(torch.tensor([3.0], dtype=torch.float64)).tolist() == pytest.approx([4e-10])
     over = exact(torch.float64)
     with pytest.raises(ProofmapError, match="was proven to be the most"):
         replace(over, full=over.full_lower - 1e-6)

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from proofmap.court import picture_grids as photographs
-from proofmap.court.ground_truth import Localisation
-from proofmap.court.picture_grids import PHOTOGRAPHS, found, grids, judged
-from proofmap.court.sections import sections
 from proofmap.errors import InputError
+from proofmap.ground_truth import picture_grids as photographs
+from proofmap.ground_truth.picture_grids import PHOTOGRAPHS, find_data_sets, grid_trial, metric_trial
+from proofmap.ground_truth.trial_sections import sections
+from proofmap.ground_truth.truth_metrics import Localisation
 from proofmap.metrics import METRICS
 
 SIDE = 8
@@ -45,14 +45,14 @@ def of(**changes: Any) -> photographs.Photographs:
 @pytest.mark.parametrize("scale", [1, 2])
 def test_each_class_is_asked_for_where_it_is(shown: Tensor, scale: int) -> None:
     """A map that is the channel asked for gets 1, its opposite 0, a constant one a quarter."""
-    trial = grids(of(scale=scale), Path())
+    trial = grid_trial(of(scale=scale), Path())
     assert trial.x.shape == (8, 4, scale * SIDE, scale * SIDE)
     assert sorted(trial.target[:4].tolist()) == [0, 1, 2, 3]
-    (judge,) = trial.judges
-    assert isinstance(judge, Localisation)
+    (metric,) = trial.metrics
+    assert isinstance(metric, Localisation)
     oracle = trial.x[torch.arange(8), trial.target][:, None] > 0
     for maps, value in ((oracle, 1.0), (~oracle, 0.0), (torch.ones_like(oracle), 0.25)):
-        assert judge(trial.network, trial.x, trial.target, maps.float()).tolist() == pytest.approx([value] * 8)
+        assert metric(trial.network, trial.x, trial.target, maps.float()).tolist() == pytest.approx([value] * 8)
 
 
 def test_no_picture_is_taken_twice_nor_one_that_the_network_does_not_know() -> None:
@@ -70,24 +70,24 @@ def test_a_class_that_an_empty_canvas_gets_is_not_known(shown: Tensor, monkeypat
     tilted[1].load_state_dict({"weight": torch.eye(5), "bias": 2 * torch.eye(5)[2]})
     monkeypatch.setattr(photographs, "read_model", lambda name: SimpleNamespace(network=tilted))
     with pytest.raises(InputError, match="knows too few pictures"):
-        grids(of(), Path())
+        grid_trial(of(), Path())
 
 
 def test_pictures_that_the_network_is_surest_of_come_first(shown: Tensor) -> None:
     shown[:8] /= 8  # known, and less sure
-    assert grids(of(grids=1), Path()).x.amax((1, 2, 3)).tolist() == [1, 1, 1, 1]
+    assert grid_trial(of(grids=1), Path()).x.amax((1, 2, 3)).tolist() == [1, 1, 1, 1]
 
 
 def test_pictures_of_too_few_classes_are_refused(shown: Tensor) -> None:
     shown[:] = shown[:1].clone()
     with pytest.raises(InputError, match="knows too few pictures"):
-        grids(of(), Path())
+        grid_trial(of(), Path())
 
 
 def test_every_metric_of_maps_judges_single_pictures(shown: Tensor) -> None:
-    trial = judged(of(count=5), Path())
+    trial = metric_trial(of(count=5), Path())
     expected = {name for name, kind in METRICS.items() if kind.subject != "overlap" and not kind.needs_radius}
-    assert {judge.name for judge in trial.judges} == expected
+    assert {metric.name for metric in trial.metrics} == expected
     assert len(trial.x) == 5
     assert (trial.near, trial.far) == (0.008, 0.3)
 
@@ -96,7 +96,7 @@ def test_data_sets_are_found_in_a_folder_and_below(tmp_path: Path) -> None:
     (tmp_path / "batches").mkdir()
     (tmp_path / "batches" / "test_batch.bin").touch()
     (tmp_path / "one.JPEG").touch()
-    there = {of.name: place for of, place in found(tmp_path).items()}
+    there = {of.name: place for of, place in find_data_sets(tmp_path).items()}
     assert there == {"cifar10": tmp_path / "batches", "imagenet": tmp_path}
     assert [section.title for section in sections(tmp_path)][-2:] == ["Grids of four", "All metrics"]
     assert list(sections(tmp_path)[-2].trials) == ["grid-cifar10", "grid-imagenet"]
@@ -105,5 +105,5 @@ def test_data_sets_are_found_in_a_folder_and_below(tmp_path: Path) -> None:
 
 def test_a_folder_without_data_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(InputError, match="expected a folder with files of MNIST"):
-            found(folder)
+        with pytest.raises(InputError, match="expected one with files of MNIST"):
+            find_data_sets(folder)

@@ -1,16 +1,16 @@
-"""Images of tetrominoes in noise, after XAI-TRIS (Clark et al. 2023): the pixels of the patterns are what matters.
+"""Images of tetrominoes in noise, after XAI-TRIS (Clark et al. 2023). The pixels of the patterns are the truth.
 
 8 x 8 pixels; a "T" stands for one class, an "L" for the other, and η is noise, white or smoothed:
 
-    linear           x = α a + (1 - α) η,  each pattern at its place
+    linear           x = α a + (1 - α) η,  each pattern at a fixed place
     multiplicative   x = (1 - α a) η
-    translations     as linear, turned by quarters, anywhere
-    xor              both patterns, each with a sign: the class is whether the signs agree
+    translations     as linear, rotated by quarters, at any place
+    xor              both patterns, each with a sign; equal signs are one class
 
-a and η over all images are scaled to the same norm, and x to values in [-1, 1]. Smoothed noise makes suppressors:
-pixels beside a pattern say nothing of the class, and tell what the noise is under the pattern. At a fixed place the
-absence of a pattern says as much as its presence: there the pixels of both matter; in translations those of the one
-that is there.
+a and η over all images are scaled to the same norm, and x to values in [-1, 1]. Smoothed noise creates suppressor
+pixels: pixels beside a pattern are independent of the class, but they predict the noise under the pattern. At a fixed
+place, the absence of a pattern is as informative as its presence, so the pixels of both patterns are relevant. In
+translations, only the pixels of the present pattern are relevant.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ Scenario = Literal["linear", "multiplicative", "translations", "xor"]
 Background = Literal["white", "correlated"]
 
 SIDE = 8
-ALPHA: dict[tuple[Scenario, Background], float] = {  # the authors', for images of this size, but for one
+ALPHA: dict[tuple[Scenario, Background], float] = {  # the values of the paper for this image size, with one exception
     ("linear", "white"): 0.18,
     ("linear", "correlated"): 0.0125,
     ("multiplicative", "white"): 0.7,
     ("multiplicative", "correlated"): 0.1,
     ("translations", "white"): 0.65,
-    ("translations", "correlated"): 0.3,  # by 0.2 a small network learns nothing in seconds
+    ("translations", "correlated"): 0.3,  # the paper has 0.2, with which a small network learns nothing in seconds
     ("xor", "white"): 0.35,
     ("xor", "correlated"): 0.15,
 }
 _PATTERNS = (torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0]]))
 _PLACES = ((1, 1), (4, 5))
-_SIGMA = 3.0  # pixels, of the smoothing
+_SIGMA = 3.0  # standard deviation of the smoothing in pixels
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images x (N, 1, 8, 8), their classes (N,), and where the patterns are that tell these, (N, 8, 8): 1 or 0."""
+    """Images x (N, 1, 8, 8), their classes (N,), and masks of the relevant pixels (N, 8, 8), 1 or 0."""
 
     x: Tensor
     labels: Tensor
@@ -54,7 +54,7 @@ class Images:
 
 
 def draw(scenario: Scenario, background: Background, count: int, seed: int) -> Images:
-    """So many images, of both classes in turn."""
+    """Draw `count` images with alternating classes."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(count) % 2
     match scenario:
@@ -81,7 +81,7 @@ def draw(scenario: Scenario, background: Background, count: int, seed: int) -> I
 
 
 def _placed(kind: int, turns: int, top: int, left: int) -> Tensor:
-    """A pattern on an empty image."""
+    """Return a pattern on an empty image."""
     pattern = torch.rot90(_PATTERNS[kind], turns)
     height, width = pattern.shape
     return F.pad(pattern, (left, SIDE - left - width, top, SIDE - top - height))
@@ -95,7 +95,7 @@ def _anywhere(kind: int, generator: torch.Generator) -> Tensor:
 
 
 def _smoothed(noise: Tensor) -> Tensor:
-    """Each pixel the mean of its neighbours by a Gaussian, mirrored at the edges."""
+    """Smooth with a Gaussian kernel and reflected edges."""
     reach = ceil(2 * _SIGMA)
     kernel = torch.exp(-0.5 * (torch.arange(-reach, reach + 1) / _SIGMA) ** 2)
     along = (kernel / kernel.sum())[None, None]

@@ -1,8 +1,7 @@
-"""The verdict: mean ranks over the trials of each section, with intervals, and before them where others win.
+"""Mean ranks of methods over the trials of each section, with 95 % intervals, and the trials that our methods lose.
 
-A method has a rank in a section where it stands in all of its trials; each trial counts the same, and so does each of
-its judges. Two methods are told apart where the interval of the difference of their ranks, sample by sample, leaves 0
-out.
+A method is ranked in a section if it has values in all its trials. All trials have the same weight, and so have the
+metrics of a trial. Two methods differ if the interval of the paired difference of their ranks excludes 0.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ import numpy as np
 
 from proofmap.bench.mean_ranks import MEAN_RANK, averaged, with_ranks
 from proofmap.bench.statistics import Cell, Column, Mark, Table, Values
-from proofmap.registry import METHODS
+from proofmap.registry import EXPLAINER_ENTRIES
 
-__all__ = ["Tried", "Verdict", "ours"]
+__all__ = ["Ranking", "TrialResult", "is_ours"]
 
 _ALL = "All"
-_FEW = 2  # judges whose means stand in one cell; more have a table for each trial
+_MAX_CELL_METRICS = 2  # metrics that share a cell; with more metrics, each trial has its own table
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
-    """What the judges of a trial said, and why some methods gave them nothing."""
+class TrialResult:
+    """The metrics of a trial, and the reasons why some methods have no values."""
 
     name: str
     table: Table
@@ -32,57 +31,59 @@ class Tried:
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
-    """Mean ranks by section as a table, and what was tried in each."""
+class Ranking:
+    """Mean ranks by section as a table, and the results of the trials."""
 
     table: Table
-    tried: Mapping[str, Sequence[Tried]]
+    results: Mapping[str, Sequence[TrialResult]]
 
     @classmethod
-    def of(cls, tried: Mapping[str, Sequence[Tried]], accused: Sequence[str]) -> Verdict:
-        """The verdict on methods, in the order given."""
-        sections = dict(tried)
-        if len(tried) > 1:
-            sections[_ALL] = [trial for of_section in tried.values() for trial in of_section]
-        cells: dict[str, dict[str, Cell]] = {method: {} for method in accused}
+    def of(cls, results: Mapping[str, Sequence[TrialResult]], methods: Sequence[str]) -> Ranking:
+        """Rank the methods. The rows keep the given order."""
+        sections = dict(results)
+        if len(results) > 1:
+            sections[_ALL] = [trial for of_section in results.values() for trial in of_section]
+        cells: dict[str, dict[str, Cell]] = {method: {} for method in methods}
         for title, trials in sections.items():
             for method, cell in _ranked(trials).items():
                 cells[method][title] = cell
-        seconds = {method: _seconds(method, sections) for method in accused}
+        seconds = {method: _seconds(method, sections) for method in methods}
         heads = tuple(Column(title, title, higher=False) for title in sections)
-        return cls(Table("The court, mean ranks", heads, cells, {method: {} for method in accused}, seconds), tried)
+        return cls(
+            Table("Ground truth, mean ranks", heads, cells, {method: {} for method in methods}, seconds), results
+        )
 
     def markdown(self) -> str:
-        """Where others win, the ranks, and what the judges of each trial said on average."""
-        parts = ["### Where ours lose", _losses(self.tried), "### Mean ranks", self.table.markdown(), _RANKS]
-        for title, trials in self.tried.items():
-            few = all(len(trial.table.columns) <= _FEW for trial in trials)
+        """Return Markdown: the trials that our methods lose, the mean ranks, and the mean values of each trial."""
+        parts = ["### Where our methods lose", _losses(self.results), "### Mean ranks", self.table.markdown(), _RANKS]
+        for title, trials in self.results.items():
+            few = all(len(trial.table.columns) <= _MAX_CELL_METRICS for trial in trials)
             shown = [_means(trials)] if few else [f"{t.table.heading()}\n\n{t.table.markdown()}" for t in trials]
-            parts += [f"### {title}: {len(trials)} trial{'s' * (len(trials) != 1)}", *shown, *_absent(trials)]
+            parts += [f"### {title}: {len(trials)} trial{'s' * (len(trials) != 1)}", *shown, *_refusals(trials)]
         return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 _RANKS = (
-    "Mean rank over trials, judges and samples [its 95 % interval], 1 for the best. n/a: gave no map in some trial of "
-    "the section, and is not ranked there. Bold: the best; ≈: not told from it; underlined: the best of the others."
+    "Mean rank over trials, metrics and samples [95 % interval]; 1 is best. n/a: not ranked, because the method has no "
+    "map in a trial of the section. Bold: best; ≈: not significantly different from the best; underlined: second."
 )
 
 
-def ours(label: str) -> bool:
-    """Whether a method, whatever its radius, is one of this package's own, and no rival."""
-    return METHODS[label.partition(",")[0]].kind.__name__.endswith("EVA")
+def is_ours(label: str) -> bool:
+    """Return whether a method is one of Proofmap's own methods, at any radius."""
+    return EXPLAINER_ENTRIES[label.partition(",")[0]].kind.__name__.endswith("EVA")
 
 
-def _ranked(trials: Sequence[Tried]) -> dict[str, Cell]:
-    """The mean rank of every method that stands in all the trials, marked."""
-    there = [method for method in trials[0].table.rows if all(_whole(trial.table, method) for trial in trials)]
+def _ranked(trials: Sequence[TrialResult]) -> dict[str, Cell]:
+    """Return the marked mean ranks of all methods with values in all trials."""
+    there = [method for method in trials[0].table.rows if all(_has_all_values(trial.table, method) for trial in trials)]
     of_trials = [{method: dict(trial.table.values[method]) for method in there} for trial in trials]
     for trial, values in zip(trials, of_trials, strict=True):
         with_ranks(trial.table.columns, values)
     places = {method: [values[method][MEAN_RANK.name] for values in of_trials] for method in there}
     means = {method: averaged(of_method) for method, of_method in places.items()}
     order = sorted(means, key=lambda method: means[method][0])
-    behind = [method for method in order[1:] if _behind(places[method], places[order[0]])]
+    behind = [method for method in order[1:] if _is_behind(places[method], places[order[0]])]
     marks: dict[str, Mark] = {method: "" if method in behind else "tied" for method in order}
     for method in behind[:1]:
         marks[method] = "second"
@@ -92,34 +93,34 @@ def _ranked(trials: Sequence[Tried]) -> dict[str, Cell]:
     return {method: Cell(*means[method], count, marks[method]) for method in there}
 
 
-def _whole(table: Table, method: str) -> bool:
+def _has_all_values(table: Table, method: str) -> bool:
     values = table.values.get(method, {})
     return all(column.name in values and bool(np.isfinite(values[column.name]).all()) for column in table.columns)
 
 
-def _behind(ranks: Sequence[Values], best: Sequence[Values]) -> bool:
-    """Whether ranks are worse than the best ones, by more than chance."""
+def _is_behind(ranks: Sequence[Values], best: Sequence[Values]) -> bool:
+    """Return whether ranks are significantly worse than the best ones."""
     _, low, _ = averaged([one - other for one, other in zip(ranks, best, strict=True)])
     return low > 0
 
 
-def _seconds(method: str, sections: Mapping[str, Sequence[Tried]]) -> float | None:
-    """Of one explanation, on average over trials."""
+def _seconds(method: str, sections: Mapping[str, Sequence[TrialResult]]) -> float | None:
+    """Return the mean seconds of one explanation over all trials."""
     took = [trial.table.seconds.get(method) for trials in sections.values() for trial in trials]
     known = [seconds for seconds in took if seconds is not None]
     return float(np.mean(known)) if known else None
 
 
-def _losses(tried: Mapping[str, Sequence[Tried]]) -> str:
-    """A line for each judge by which no method of ours is best or not told from the best."""
+def _losses(results: Mapping[str, Sequence[TrialResult]]) -> str:
+    """List the metrics by which none of our methods is best or tied with the best."""
     lines = []
-    for title, trials in tried.items():
+    for title, trials in results.items():
         for trial in trials:
             rows = trial.table.rows
             for column in trial.table.columns:
                 cells = {method: row[column.name] for method, row in rows.items() if column.name in row}
                 first = next((method for method, cell in cells.items() if cell.mark == "best"), None)
-                mine = {method: cell for method, cell in cells.items() if ours(method)}
+                mine = {method: cell for method, cell in cells.items() if is_ours(method)}
                 if first is None or not mine or any(cell.mark in ("best", "tied") for cell in mine.values()):
                     continue
                 better = max if column.higher else min
@@ -128,13 +129,13 @@ def _losses(tried: Mapping[str, Sequence[Tried]]) -> str:
                     f"- {title}, {trial.name}, {column.label}: {first} {cells[first].mean:.3f}, "
                     f"{nearest} {mine[nearest].mean:.3f}"
                 )
-    judged = sum(len(trial.table.columns) for trials in tried.values() for trial in trials)
-    head = f"Nobody of ours is best, or not told from the best, by {len(lines)} of {judged} judges."
+    metrics = sum(len(trial.table.columns) for trials in results.values() for trial in trials)
+    head = f"By {len(lines)} of {metrics} metrics, none of our methods is best or tied with the best."
     return "\n".join([head, "", *lines]) if lines else head
 
 
-def _means(trials: Sequence[Tried]) -> str:
-    """Markdown: a row a method, a column a trial, the means of its judges."""
+def _means(trials: Sequence[TrialResult]) -> str:
+    """Return a Markdown table: rows are methods, columns are trials, cells are the means of the metrics."""
     labels = dict.fromkeys(column.label for trial in trials for column in trial.table.columns)
     lines = [
         f"| {' / '.join(labels)} | {' | '.join(trial.name for trial in trials)} |",
@@ -153,8 +154,8 @@ def _shown(table: Table, method: str) -> str:
     return " / ".join("n/a" if cell is None else f"{cell.mean:.2f}" for cell in known) if cells else "n/a"
 
 
-def _absent(trials: Sequence[Tried]) -> list[str]:
-    """Who gave no map, where and why: once for a reason."""
+def _refusals(trials: Sequence[TrialResult]) -> list[str]:
+    """List the methods without maps: one line for each reason, with the trials."""
     why: dict[tuple[str, str], list[str]] = {}
     for trial in trials:
         for method, reason in trial.refused.items():

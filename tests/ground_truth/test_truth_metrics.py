@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap.court.ground_truth import Localisation, Order, Precision, Truth
 from proofmap.errors import InputError
 from proofmap.graph import trace
+from proofmap.ground_truth.truth_metrics import Localisation, Order, Precision, TruthMetric
 
 TRUTH = torch.tensor([[[0.0, 1, 1], [0, 0, 1]], [[0.0, 0, 0], [0, 2, 0]]])  # (2, 2, 3)
 X = torch.rand(2, 2, 2, 3, generator=torch.Generator().manual_seed(0))
@@ -17,44 +17,44 @@ CHANCE = torch.tensor([1 / 2, 1 / 6], dtype=torch.float64)  # the share of what 
 JUDGES = (Precision, Order, Localisation)
 
 
-def judged(judge: Truth, maps: Tensor) -> Tensor:
-    """The judge's values of maps (2, 2, 3), one number a pixel."""
-    return judge(GRAPH, X, None, maps[:, None])
+def values_of(metric: TruthMetric, maps: Tensor) -> Tensor:
+    """The metric's values of maps (2, 2, 3), one number a pixel."""
+    return metric(GRAPH, X, None, maps[:, None])
 
 
 @pytest.mark.parametrize("kind", JUDGES)
-def test_the_truth_itself_is_best(kind: type[Truth]) -> None:
-    assert judged(kind(truth=TRUTH), TRUTH).tolist() == [1, 1]
+def test_the_truth_itself_is_best(kind: type[TruthMetric]) -> None:
+    assert values_of(kind(truth=TRUTH), TRUTH).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("kind", JUDGES)
-def test_its_opposite_is_worst(kind: type[Truth]) -> None:
-    assert judged(kind(truth=TRUTH), -TRUTH).tolist() == [0, 0]
-    assert judged(kind(truth=TRUTH, absolute=True), (TRUTH == 0).float()).tolist() == [0, 0]
+def test_its_opposite_is_worst(kind: type[TruthMetric]) -> None:
+    assert values_of(kind(truth=TRUTH), -TRUTH).tolist() == [0, 0]
+    assert values_of(kind(truth=TRUTH, absolute=True), (TRUTH == 0).float()).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("kind", JUDGES)
-def test_signs_count_unless_sizes_do(kind: type[Truth]) -> None:
-    assert judged(kind(truth=TRUTH, absolute=True), -TRUTH).tolist() == [1, 1]
+def test_signs_count_unless_sizes_do(kind: type[TruthMetric]) -> None:
+    assert values_of(kind(truth=TRUTH, absolute=True), -TRUTH).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("kind", [Precision, Localisation])
-def test_a_map_that_says_nothing_gets_the_share_of_what_matters(kind: type[Truth]) -> None:
-    torch.testing.assert_close(judged(kind(truth=TRUTH), torch.ones(2, 2, 3)), CHANCE)
+def test_a_map_that_says_nothing_gets_the_share_of_what_matters(kind: type[TruthMetric]) -> None:
+    torch.testing.assert_close(values_of(kind(truth=TRUTH), torch.ones(2, 2, 3)), CHANCE)
 
 
 def test_a_map_that_says_nothing_orders_half_of_the_pairs() -> None:
-    assert judged(Order(truth=TRUTH), torch.zeros(2, 2, 3)).tolist() == [0.5, 0.5]
+    assert values_of(Order(truth=TRUTH), torch.zeros(2, 2, 3)).tolist() == [0.5, 0.5]
 
 
 def test_a_map_without_positive_attribution_points_nowhere() -> None:
-    assert judged(Localisation(truth=TRUTH), torch.zeros(2, 2, 3)).tolist() == [0, 0]
+    assert values_of(Localisation(truth=TRUTH), torch.zeros(2, 2, 3)).tolist() == [0, 0]
 
 
 def test_precision_takes_its_share_of_equal_attributions() -> None:
     """First sample: one of three places goes to 9, which does not matter, two to three equals, two of which do."""
     maps = torch.tensor([[[9.0, 5, 5], [5, 0, 0]], [[1.0, 0, 0], [0, 1, 0]]])
-    torch.testing.assert_close(judged(Precision(truth=TRUTH), maps), torch.tensor([4 / 9, 1 / 2]).double())
+    torch.testing.assert_close(values_of(Precision(truth=TRUTH), maps), torch.tensor([4 / 9, 1 / 2]).double())
 
 
 def test_order_counts_pairs_of_all_levels() -> None:
@@ -68,7 +68,7 @@ def test_order_counts_pairs_of_all_levels() -> None:
 
 def test_localisation_is_a_share_of_what_is_positive() -> None:
     maps = torch.tensor([[[-7.0, 1, 2], [1, 0, -9]], [[0.0, 0, 0], [3, 1, -5]]])
-    assert judged(Localisation(truth=TRUTH), maps).tolist() == [0.75, 0.25]
+    assert values_of(Localisation(truth=TRUTH), maps).tolist() == [0.75, 0.25]
 
 
 def test_channels_of_a_pixel_are_added() -> None:
@@ -77,8 +77,8 @@ def test_channels_of_a_pixel_are_added() -> None:
 
 
 def test_a_truth_of_other_samples_is_refused() -> None:
-    with pytest.raises(InputError, match=r"knows what matters for samples \(1, 2, 3\), got \(2, 2, 3\)"):
-        judged(Order(truth=TRUTH[:1]), TRUTH)
+    with pytest.raises(InputError, match=r"has the truth for samples \(1, 2, 3\), got \(2, 2, 3\)"):
+        values_of(Order(truth=TRUTH[:1]), TRUTH)
 
 
 def test_the_truth_is_on_record() -> None:

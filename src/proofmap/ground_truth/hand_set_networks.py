@@ -1,9 +1,9 @@
-"""Networks whose weights are set by hand, on 16 bits: which of them matter at an input follows from the weights alone.
+"""Trials with networks on 16 bits whose weights are set by hand, so that the relevant bits follow from the weights.
 
-A variable matters at an input where it belongs to a smallest set of variables that keeps the decision whatever the
-others are, over all 2^16 inputs. The same variables belong to the smallest sets whose change can change the decision.
-The inputs are corners of the domain [0, 1]; bits that no network looks at are drawn, and differ between inputs. No unit
-is at its kink at any of them: there a gradient would be a matter of taste.
+A variable is relevant at an input if it belongs to a smallest set of variables that fixes the decision for all values
+of the others, over all 2^16 inputs. The same variables belong to the smallest sets whose change can change the
+decision. The inputs are corners of the domain [0, 1]. Bits that a network ignores are random and differ between inputs.
+No unit is at its kink at any input, because a gradient is not unique there.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from proofmap.court.ground_truth import Order, Precision
-from proofmap.court.trial import Trial
+from proofmap.ground_truth.trial import Trial
+from proofmap.ground_truth.truth_metrics import Order, Precision
 
-__all__ = ["HAND", "SIDE"]
+__all__ = ["HAND_SET", "SIDE"]
 
-_Matters: TypeAlias = Mapping[tuple[int, ...], Sequence[int]]  # by the values of some bits, which of these matter
+_Relevant: TypeAlias = Mapping[
+    tuple[int, ...], Sequence[int]
+]  # values of some bits -> which of these bits are relevant
 
 SIDE = 4
-_COUNT = 32  # inputs of a network
-_A, _B, _C, _D = 5, 10, 3, 12  # places of the bits that decide
+_INPUTS = 32  # inputs of each network
+_A, _B, _C, _D = 5, 10, 3, 12  # positions of the deciding bits
 _VOTES = {_A: 4, _B: 3, _C: 2, _D: 1}
 _SHIFT = (0, 6, 9, 15)
 _PATCH = (10, 11, 14, 15)  # the lower right quarter
@@ -39,26 +41,26 @@ def pixel() -> Trial:
 
 
 def either() -> Trial:
-    """a or b: z = ⅜ - max(0, ¾ - a - b). Where both are 1, neither alone changes anything."""
-    truth: _Matters = {(0, 0): (0, 1), (0, 1): (1,), (1, 0): (0,), (1, 1): (0, 1)}
+    """a or b: z = ⅜ - max(0, ¾ - a - b). If both are 1, neither alone changes the decision."""
+    truth: _Relevant = {(0, 0): (0, 1), (0, 1): (1,), (1, 0): (0,), (1, 1): (0, 1)}
     network = _dense([{_A: -1.0, _B: -1.0}], [0.75], [-1.0], 0.375)
     return _trial("or", "An OR of two pixels", network, *_each(truth, _A, _B))
 
 
 def both() -> Trial:
     """a and b: z = max(0, a + b - 1¼) - ⅜."""
-    truth: _Matters = {(0, 0): (0, 1), (0, 1): (0,), (1, 0): (1,), (1, 1): (0, 1)}
+    truth: _Relevant = {(0, 0): (0, 1), (0, 1): (0,), (1, 0): (1,), (1, 1): (0, 1)}
     network = _dense([{_A: 1.0, _B: 1.0}], [-1.25], [1.0], -0.375)
     return _trial("and", "An AND of two pixels", network, *_each(truth, _A, _B))
 
 
 def differ() -> Trial:
-    """One of a and b, not both: z = max(0, a - b - ¼) + max(0, b - a - ¼) - ⅜."""
+    """a xor b: z = max(0, a - b - ¼) + max(0, b - a - ¼) - ⅜."""
     return _trial("xor", "A XOR of two pixels", _xor(), *_each(dict.fromkeys(_BITS, (0, 1)), _A, _B))
 
 
 def differ_convolved() -> Trial:
-    """The same behind a convolution with the maps x + ½ and 1½ - x, of which the first is read."""
+    """a xor b behind a convolution with the channels x + ½ and 1½ - x, of which the network reads the first."""
     stem = skip_init(nn.Conv2d, 1, 2, 3, padding=1)
     weight, bias = torch.zeros(2, 1, 3, 3), torch.tensor([0.5, 1.5])
     weight[:, 0, 1, 1] = torch.tensor([1.0, -1.0])
@@ -70,66 +72,66 @@ def differ_convolved() -> Trial:
 
 
 def distractors() -> Trial:
-    """One bit decides; all others drive four units, each there twice, once with a minus: they change nothing."""
+    """One bit decides. All other bits drive four units that occur twice with opposite signs, so they have no effect."""
     drawn = torch.randn(4, SIDE**2, generator=torch.Generator().manual_seed(1))
-    drawn = (4 * drawn).round() / 4  # sums without rounding: what cancels is gone
+    drawn = (4 * drawn).round() / 4  # multiples of ¼: sums are exact, so opposite terms cancel
     others = [{at: float(row[at]) for at in range(SIDE**2) if at != _A} for row in drawn]
-    halves = [1 / 16 - sum(row.values()) / 2 for row in others]  # about half of the inputs drive a unit
+    halves = [1 / 16 - sum(row.values()) / 2 for row in others]  # about half of the inputs activate a unit
     network = _dense([{_A: 1.0}, *others, *others], [0.5, *halves, *halves], [1.0] + [1.0] * 4 + [-1.0] * 4, -1.0)
     title = "Pixels that move units, not the decision"
     return _trial("distractors", title, network, *_each({(0,): (0,), (1,): (0,)}, _A))
 
 
 def shift() -> Trial:
-    """One bit decides; four others raise all logits alike, which no probability feels: suppressors of the logits."""
+    """One bit decides. Four other bits raise all logits equally, which does not change the probabilities."""
     hidden = [{_A: 1.0}, dict.fromkeys(_SHIFT, 1.0)]
     network = _network(hidden, [0.5, 0.5], torch.tensor([[-1.0, 1.0], [1.0, 1.0]]), torch.tensor([1.0, -1.0]))
     return _trial("shift", "Pixels that raise all classes alike", network, *_each({(0,): (0,), (1,): (0,)}, _A))
 
 
 def votes() -> Trial:
-    """Four bits with 4, 3, 2 and 1 votes of 10, and all of one opinion: each moves z by its votes at every input."""
+    """Four equal bits with 4, 3, 2 and 1 of 10 votes: each bit changes z by its votes at every input."""
     network = _dense([{at: many / 10 for at, many in _VOTES.items()}], [0.5], [1.0], -0.95)
-    levels = torch.zeros(_COUNT, SIDE**2)
+    levels = torch.zeros(_INPUTS, SIDE**2)
     x = _bits()
     for at, many in _VOTES.items():
-        x[:, at], levels[:, at] = (torch.arange(_COUNT) % 2).float(), many
+        x[:, at], levels[:, at] = (torch.arange(_INPUTS) % 2).float(), many
     return _trial("votes", "Four pixels with 4, 3, 2 and 1 votes", network, x, levels)
 
 
 def patch() -> Trial:
-    """Three classes: the last takes the patch of four ones and only that, a bit elsewhere tells the others apart."""
+    """Three classes: four ones in a patch give the last class; otherwise one other bit decides between the others."""
     reads = torch.tensor([[0.0, -1.0], [0.0, 1.0], [2.0, 0.0]])
     network = _network([dict.fromkeys(_PATCH, 1.0), {_A: 1.0}], [-3.0, 0.5], reads, torch.tensor([1.5, -0.5, 0.0]))
     return _trial("patch", "A class that one patch decides", network, *_each({(1,) * 4: range(4)}, *_PATCH))
 
 
 def pattern() -> Trial:
-    """A diagonal of 2 x 2 bits, wherever it is: a convolution and the largest of its values; once in each input."""
+    """A diagonal of 2 x 2 bits at any position, once in each input: a convolution with max pooling finds it."""
     kernel = 2 * torch.tensor(_DIAGONAL) - 1
     finds = _filled(skip_init(nn.Conv2d, 1, 1, 2), kernel[None, None], torch.tensor([-1.25]))
     read = _linear(torch.tensor([[-1.0], [1.0]]), torch.tensor([0.375, -0.375]))
     network = nn.Sequential(finds, nn.ReLU(), nn.MaxPool2d(SIDE - 1), nn.Flatten(), read)
     inputs: list[Tensor] = []
     truths: list[Tensor] = []
-    for drawn in _bits(64 * _COUNT):
+    for drawn in _bits(64 * _INPUTS):
         x = drawn.view(SIDE, SIDE).clone()
         top, left = divmod(len(inputs) % (SIDE - 1) ** 2, SIDE - 1)
         x[top : top + 2, left : left + 2] = torch.tensor(_DIAGONAL)
-        near = (x.flatten() - torch.eye(SIDE**2)).abs().view(-1, 1, SIDE, SIDE)  # each with one bit changed
+        near = (x.flatten() - torch.eye(SIDE**2)).abs().view(-1, 1, SIDE, SIDE)  # each row has one bit changed
         inside = torch.zeros(SIDE, SIDE)
         inside[top : top + 2, left : left + 2] = 1
         found = (finds(near) > 0).flatten(1).any(1)
-        if not found[inside.flatten() > 0].any():  # nor anywhere else in x
+        if not found[inside.flatten() > 0].any():  # then the pattern occurs once in x
             inputs.append(x.flatten())
             truths.append(inside.flatten())
-        if len(inputs) == _COUNT:
+        if len(inputs) == _INPUTS:
             break
     return _trial("pattern", "A pattern, wherever it is", network, torch.stack(inputs), torch.stack(truths))
 
 
 _BITS = tuple(product((0, 1), repeat=2))
-HAND: Mapping[str, Callable[[], Trial]] = {
+HAND_SET: Mapping[str, Callable[[], Trial]] = {
     "pixel": pixel,
     "or": either,
     "and": both,
@@ -150,7 +152,7 @@ def _xor() -> nn.Sequential:
 def _dense(
     hidden: Sequence[Mapping[int, float]], biases: Sequence[float], out: Sequence[float], offset: float
 ) -> nn.Sequential:
-    """Logits (-z, z) of z = offset + Σ out_k max(0, bias_k + Σ_i hidden_k[i] x_i)."""
+    """Return the network with logits (-z, z), z = offset + Σ out_k max(0, bias_k + Σ_i hidden_k[i] x_i)."""
     signs = torch.tensor([-1.0, 1.0])
     return _network(hidden, biases, torch.outer(signs, torch.tensor(out)), offset * signs)
 
@@ -158,7 +160,7 @@ def _dense(
 def _network(
     hidden: Sequence[Mapping[int, float]], biases: Sequence[float], reads: Tensor, offsets: Tensor
 ) -> nn.Sequential:
-    """Logits offsets + reads h of the units h_k = max(0, bias_k + Σ_i hidden_k[i] x_i)."""
+    """Return the network with logits offsets + reads h, for units h_k = max(0, bias_k + Σ_i hidden_k[i] x_i)."""
     rows = torch.zeros(len(hidden), SIDE**2)
     for row, weights in zip(rows, hidden, strict=True):
         for at, weight in weights.items():
@@ -177,13 +179,13 @@ def _filled(layer: nn.Module, weight: Tensor, bias: Tensor) -> nn.Module:
     return layer
 
 
-def _bits(count: int = _COUNT) -> Tensor:
+def _bits(count: int = _INPUTS) -> Tensor:
     return (torch.rand(count, SIDE**2, generator=torch.Generator().manual_seed(0)) < 0.5).float()
 
 
-def _each(truth: _Matters, *places: int) -> tuple[Tensor, Tensor]:
-    """Inputs with these values at the places, in turn, and a truth that is 1 at those of the places that matter."""
-    x, levels = _bits(), torch.zeros(_COUNT, SIDE**2)
+def _each(truth: _Relevant, *places: int) -> tuple[Tensor, Tensor]:
+    """Return inputs with the given values at the positions, in turn, and a truth that is 1 at relevant positions."""
+    x, levels = _bits(), torch.zeros(_INPUTS, SIDE**2)
     for k, (row, level) in enumerate(zip(x, levels, strict=True)):
         values, matter = list(truth.items())[k % len(truth)]
         row[list(places)] = torch.tensor(values).float()
@@ -192,7 +194,7 @@ def _each(truth: _Matters, *places: int) -> tuple[Tensor, Tensor]:
 
 
 def _trial(name: str, title: str, network: nn.Module, x: Tensor, levels: Tensor) -> Trial:
-    """The whole domain is the ball: the truth is about all of it."""
+    """Return the trial. Its far radius is 1, because the truth is about the whole domain."""
     x, levels = x.view(-1, 1, SIDE, SIDE), levels.view(-1, SIDE, SIDE)
     with torch.no_grad():
         target = network.eval()(x).argmax(1)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from proofmap.court.ground_truth import Truth
-from proofmap.court.trained_networks import tetrominoes
+from proofmap.ground_truth.trained_networks import tetrominoes
+from proofmap.ground_truth.truth_metrics import TruthMetric
 
 
 def test_a_network_is_trained_once_and_kept(tmp_path: Path) -> None:
@@ -26,8 +26,8 @@ def test_right_decisions_are_explained_and_judged_by_the_size_of_a_map(tmp_path:
     assert trial.name == "translations-white-cnn"
     assert torch.equal(trial.network(trial.x).argmax(1), trial.target)
     assert 0 < len(trial.x) <= 40
-    for judge in trial.judges:
-        assert isinstance(judge, Truth)
+    for judge in trial.metrics:
+        assert isinstance(judge, TruthMetric)
         assert judge.absolute
         assert judge.truth.shape == (len(trial.x), 8, 8)
 

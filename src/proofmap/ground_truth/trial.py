@@ -1,4 +1,4 @@
-"""What is tried before the judges: decisions of one network, the radius of the ball, and the judges themselves."""
+"""A trial: a network, its inputs and classes, the radii of balls, and the metrics that judge maps."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Radius: TypeAlias = float | Literal["auto"]
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A network at samples x (N, *shape), its classes (N,) there, and who judges the maps of these decisions.
+    """A network, samples x (N, *shape), the explained classes (N,), and the metrics of their maps.
 
-    near, far: radii of the balls that methods look for adversaries in, within the domain; such a method is tried with
-    both. groups: what they score, "pixels" or "grid:12". without: methods that are not called, and why.
+    near, far: two radii of the ball within the domain; methods with a ball run with both. groups: the scored groups,
+    "pixels" or "grid:12". without: methods that are left out, with the reasons.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Trial:
     network: nn.Module
     x: Tensor
     target: Tensor
-    judges: tuple[Metric[Any], ...]
+    metrics: tuple[Metric[Any], ...]
     domain: tuple[float, float]
     far: float
     near: Radius = "auto"

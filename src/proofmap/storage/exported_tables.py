@@ -1,4 +1,4 @@
-r"""Escaping of outside texts, such as file names, in CSV tables and lines. Every escape can be undone exactly.
+r"""Exported tables: pandas data frames, and escaped texts in CSV cells. Every escape can be undone exactly.
 
 In a text, `\\` means a backslash, and `\xe9` a byte of a file's name that is not UTF-8. In CSV, an apostrophe precedes
 a text that a spreadsheet would evaluate as a formula, and a text that begins with an apostrophe.
@@ -7,24 +7,30 @@ a text that a spreadsheet would evaluate as a formula, and a text that begins wi
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["cell_of", "one_line", "readable"]
+from proofmap.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["csv_cell", "data_frame", "escape_surrogates", "one_line"]
 
 _FORMULA = re.compile(r"'|[\t\r\n]|\s*[=+\-@＝＋－＠]")  # also full-width signs
-_UNREADABLE = re.compile(r"[\\\ud800-\udfff]")
+_ESCAPED = re.compile(r"[\\\ud800-\udfff]")
 
 
-def readable(text: str) -> str:
+def escape_surrogates(text: str) -> str:
     r"""Escape lone surrogates, which no UTF-8 file can contain, and backslashes.
 
     >>> readable("caf\udce9.png")
     'caf\\xe9.png'
     """
-    return _UNREADABLE.sub(_escaped, text)
+    return _ESCAPED.sub(_escape, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     """Double a backslash; write Python's surrogate for a byte as that byte, and any other lone surrogate by
     its number.
     """
@@ -34,7 +40,7 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
-def cell_of(value: Any) -> Any:
+def csv_cell(value: Any) -> Any:
     """Return a value for a CSV cell: a text that a spreadsheet would evaluate gets an apostrophe, a number stays a
     number.
 
@@ -43,7 +49,7 @@ def cell_of(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    text = readable(value)
+    text = escape_surrogates(value)
     return f"'{text}" if _FORMULA.match(text) else text
 
 
@@ -54,3 +60,12 @@ def one_line(text: str) -> str:
     'two\\nlines'
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def data_frame(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> DataFrame:
+    """Build a pandas data frame from column names and rows."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise InputError("a frame needs pandas, which is not installed: pip install 'proofmap[export]'") from error
+    return pandas.DataFrame(list(rows), columns=list(head))

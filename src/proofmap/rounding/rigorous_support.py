@@ -6,20 +6,20 @@ from proofmap.bounds.method import Method
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import OPERATIONS
-from proofmap.rounding.magnitudes import SIZES
+from proofmap.rounding.magnitudes import MAGNITUDES
 from proofmap.rules import RULES, Linear
-from proofmap.rules.discontinuous import Jumps
+from proofmap.rules.discontinuous import DiscontinuousFunction
 from proofmap.rules.scalar_lines import Scalar
 
-__all__ = ["check_covered", "covered", "rigorous_on"]
+__all__ = ["check_error_bounds", "decide_rigorous", "has_error_bounds"]
 
 
-def covered(graph: Graph) -> bool:
+def has_error_bounds(graph: Graph) -> bool:
     """Return whether the rounding errors of all operations of the graph are known."""
-    return all(map(_known, graph.nodes))
+    return all(map(_has_error_bound, graph.nodes))
 
 
-def rigorous_on(graph: Graph, asked: bool | None, method: Method | None = None) -> bool:
+def decide_rigorous(graph: Graph, asked: bool | None, method: Method | None = None) -> bool:
     """Decide whether bounds by this method count all rounding errors: as asked, or by default (None) where they are
     known.
 
@@ -29,27 +29,27 @@ def rigorous_on(graph: Graph, asked: bool | None, method: Method | None = None) 
     if asked is not None:
         return asked
     searched = method is not None and method.search is not None
-    return covered(graph) and not (searched and any(map(_curved, graph.nodes)))
+    return has_error_bounds(graph) and not (searched and any(map(_curved, graph.nodes)))
 
 
 def _curved(node: Node) -> bool:
     rule = RULES.get(node.op)
-    return isinstance(rule, Scalar) and rule.kinked(node) is None
+    return isinstance(rule, Scalar) and rule.kink_sum(node) is None
 
 
-def _known(node: Node) -> bool:
-    return not node.inputs or isinstance(RULES.get(node.op), Linear) or (node.op in SIZES and not _jumps(node))
+def _has_error_bound(node: Node) -> bool:
+    return not node.inputs or isinstance(RULES.get(node.op), Linear) or (node.op in MAGNITUDES and not _jumps(node))
 
 
 def _jumps(node: Node) -> bool:
     rule = RULES.get(node.op)
-    return isinstance(rule, Jumps) and OPERATIONS[node.op].steep(node) and rule.jumps(node)
+    return isinstance(rule, DiscontinuousFunction) and OPERATIONS[node.op].steep(node) and rule.jumps(node)
 
 
-def check_covered(graph: Graph) -> None:
+def check_error_bounds(graph: Graph) -> None:
     """Raise BoundError if the rounding errors of some operation are not known."""
     for node in graph.nodes:
-        if not _known(node):
+        if not _has_error_bound(node):
             why = (
                 "it jumps, and there a rounding moves a value by any amount"
                 if _jumps(node)

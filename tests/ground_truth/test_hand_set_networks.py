@@ -9,21 +9,23 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from proofmap.court.ground_truth import Truth
-from proofmap.court.handset_networks import HAND, SIDE
-from proofmap.court.trial import Trial
+from proofmap.ground_truth.hand_set_networks import HAND_SET, SIDE
+from proofmap.ground_truth.trial import Trial
+from proofmap.ground_truth.truth_metrics import TruthMetric
 
 BITS = SIDE**2
 
 
 @cache
 def trial(name: str) -> Trial:
-    return HAND[name]()
+    return HAND_SET[name]()
 
 
 def truth(name: str) -> NDArray[np.float32]:
     """What the trial says, (N, 16)."""
-    (levels,) = {id(judge.truth): judge.truth for judge in trial(name).judges if isinstance(judge, Truth)}.values()
+    (levels,) = {
+        id(metric.truth): metric.truth for metric in trial(name).metrics if isinstance(metric, TruthMetric)
+    }.values()
     return levels.flatten(1).numpy()
 
 
@@ -49,7 +51,7 @@ def matters(decisions: NDArray[np.int64], at: int) -> NDArray[np.bool_]:
     return np.array([bool((stays & ~stays[sets | (1 << bit)]).any()) for bit in range(BITS)])
 
 
-@pytest.mark.parametrize("name", HAND)
+@pytest.mark.parametrize("name", HAND_SET)
 def test_what_matters_is_what_all_inputs_say(name: str) -> None:
     x = trial(name).x.flatten(1).long()
     decisions = logits(name).argmax(1)
@@ -58,7 +60,7 @@ def test_what_matters_is_what_all_inputs_say(name: str) -> None:
         np.testing.assert_array_equal(matters(decisions, at), levels > 0)
 
 
-@pytest.mark.parametrize("name", HAND)
+@pytest.mark.parametrize("name", HAND_SET)
 def test_classes_are_the_networks_and_no_two_logits_meet(name: str) -> None:
     case = trial(name)
     assert torch.equal(case.network(case.x).argmax(1), case.target)
@@ -94,7 +96,7 @@ def test_a_shift_moves_logits_and_no_probability() -> None:
     assert np.ptp(values[ones, 1]) == 4
 
 
-@pytest.mark.parametrize("name", HAND)
+@pytest.mark.parametrize("name", HAND_SET)
 def test_what_does_not_matter_varies(name: str) -> None:
     """Otherwise a map could leave it out by its value."""
     x = trial(name).x.flatten(1)
@@ -102,7 +104,7 @@ def test_what_does_not_matter_varies(name: str) -> None:
     assert (x.std(0) > 0).sum() >= BITS - 4
 
 
-@pytest.mark.parametrize("name", HAND)
+@pytest.mark.parametrize("name", HAND_SET)
 def test_no_unit_is_at_its_kink(name: str) -> None:
     """Torch takes the slope there for 0, which is neither side's."""
     inner = trial(name).x
@@ -114,6 +116,6 @@ def test_no_unit_is_at_its_kink(name: str) -> None:
 
 def test_networks_are_made_without_drawing() -> None:
     state = torch.get_rng_state()
-    for make in HAND.values():
+    for make in HAND_SET.values():
         make()
     assert torch.equal(torch.get_rng_state(), state)

@@ -1,7 +1,7 @@
-"""Judges that know which variables matter: how well a map agrees with the truth, a number a sample.
+"""Metrics with ground truth: precision, order (AUC) and localisation of a map, one value per sample.
 
-Of an image a variable is a pixel: its attribution is the sum over its channels. Equal attributions count as if they
-were ordered at random: the values are means over all such orders, and a map that says nothing gets the level of chance.
+A variable of an image is a pixel, and its attribution is the sum over its channels. Equal attributions are ordered at
+random: the value is the mean over all orders, so that a constant map gets the value of chance.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["Localisation", "Order", "Precision"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Truth(Metric[Tensor]):
-    """truth (N, *sides): 0 where a variable of a sample has no effect, and the more it matters, the larger.
+class TruthMetric(Metric[Tensor]):
+    """Base class. truth (N, *sides): 0 for a variable without effect, and larger for a variable that matters more.
 
-    absolute: of a map with signs the size counts, for data where what is absent says as much as what is there.
+    absolute: use absolute attributions, for data in which the absence of a pattern is as informative as its presence.
     """
 
     higher_is_better: ClassVar[bool] = True
@@ -36,13 +36,13 @@ class Truth(Metric[Tensor]):
 
     @abstractmethod
     def _agreement(self, score: Tensor, truth: Tensor) -> Tensor:
-        """The value of each sample, (N,), from the scores and the truth of its variables, (N, d)."""
+        """Return the value of each sample (N,) from the scores and the truth of its variables (N, d)."""
 
     def _check(self, x: Tensor) -> None:
         sides = (len(x), *(x.shape[2:] if x.ndim == 4 else x.shape[1:]))
         if tuple(self.truth.shape) != sides:
             raise InputError(
-                f"{type(self).__name__} knows what matters for samples {tuple(self.truth.shape)}, got {sides}: "
+                f"{type(self).__name__} has the truth for samples {tuple(self.truth.shape)}, got {sides}: "
                 "expected the truth of every variable"
             )
 
@@ -53,8 +53,8 @@ class Truth(Metric[Tensor]):
         return self._agreement(score.abs() if self.absolute else score, truth)
 
 
-class Precision(Truth):
-    """Of as many variables as matter, those with the largest attributions: the share that matters."""
+class Precision(TruthMetric):
+    """Precision at k: the share of relevant variables among the k largest attributions, for k relevant variables."""
 
     name: ClassVar[str] = "precision"
     label: ClassVar[str] = "Precision"
@@ -62,17 +62,17 @@ class Precision(Truth):
     def _agreement(self, score: Tensor, truth: Tensor) -> Tensor:
         matters = truth > 0
         many = matters.sum(1, keepdim=True)  # (N, 1)
-        least = score.sort(1, descending=True).values.gather(1, many - 1)  # of those that are taken
+        least = score.sort(1, descending=True).values.gather(1, many - 1)  # the k-th largest attribution
         above, level = score > least, score == least
-        of_level = (many - above.sum(1, keepdim=True)) / level.sum(1, keepdim=True)  # the share that is taken
+        of_level = (many - above.sum(1, keepdim=True)) / level.sum(1, keepdim=True)  # the share of ties in the top k
         taken = above.double() + of_level * level
         return (taken * matters).sum(1) / many[:, 0]
 
 
-class Order(Truth):
-    """Of two variables that matter differently, how often the one that matters more has the larger attribution.
+class Order(TruthMetric):
+    """The share of pairs of variables with different truth whose attributions are in the right order.
 
-    Where the truth is yes or no that is the area under the ROC curve.
+    For a binary truth, this is the area under the ROC curve.
     """
 
     name: ClassVar[str] = "order"
@@ -87,8 +87,8 @@ class Order(Truth):
         return torch.stack(values)
 
 
-class Localisation(Truth):
-    """The share of a map's positive attribution that lies where it matters; 0 where nothing is positive."""
+class Localisation(TruthMetric):
+    """The share of a map's positive attribution on relevant variables; 0 if no attribution is positive."""
 
     name: ClassVar[str] = "localisation"
     label: ClassVar[str] = "Localisation"

@@ -15,18 +15,18 @@ from proofmap.graph import Graph, Node
 from proofmap.graph.ops import LINEAR, compute
 from proofmap.graph.walk import push
 
-__all__ = ["check_drops", "check_sides", "rounding", "stored"]
+__all__ = ["check_attained", "check_score_bounds", "estimate_error", "estimate_stored_error"]
 
-_UNITS = 64  # ulps that bounds and values may be off by; each layer takes a few
-_STORED = {torch.float64: 1e-10}  # error of a stored value v, relative to 1 + |v|
-_SINGLE = 1e-4  # the same for all other types
+_ERROR_ULPS = 64  # ulps that bounds and values may be off by; each layer takes a few
+_STORED_ERRORS = {torch.float64: 1e-10}  # error of a stored value v, relative to 1 + |v|
+_STORED_ERROR = 1e-4  # the same for all other types
 
 
-def rounding(graph: Graph, points: Tensor) -> Tensor:
+def estimate_error(graph: Graph, points: Tensor) -> Tensor:
     """Estimate the rounding error of bounds and values near points (K, *shape), in the network's precision: (K,)
     float64.
 
-    It is `_UNITS` ulps of the largest sum of absolute values that the network adds up at the point.
+    It is `_ERROR_ULPS` ulps of the largest sum of absolute values that the network adds up at the point.
     """
     size = points.flatten(1).abs().amax(1)
 
@@ -36,7 +36,7 @@ def rounding(graph: Graph, points: Tensor) -> Tensor:
         return compute(node, *values)
 
     push(graph, points, step)
-    return _UNITS * torch.finfo(graph.dtype).eps * size.double()
+    return _ERROR_ULPS * torch.finfo(graph.dtype).eps * size.double()
 
 
 def _absolute(node: Node, values: tuple[Tensor, ...]) -> Tensor:
@@ -46,12 +46,12 @@ def _absolute(node: Node, values: tuple[Tensor, ...]) -> Tensor:
     return value if node.bias is None else value + node.bias.abs()
 
 
-def stored(value: Tensor) -> Tensor:
+def estimate_stored_error(value: Tensor) -> Tensor:
     """Estimate the rounding error of stored numbers, such as those of a file, from their size and type alone."""
-    return _STORED.get(value.dtype, _SINGLE) * (1 + value.abs().double())
+    return _STORED_ERRORS.get(value.dtype, _STORED_ERROR) * (1 + value.abs().double())
 
 
-def check_sides(lower: Tensor, upper: Tensor, room: Tensor) -> None:
+def check_attained(lower: Tensor, upper: Tensor, room: Tensor) -> None:
     """Raise ProofmapError if a reached value (lower) exceeds a proven upper bound by more than `room`."""
     beyond = lower > upper + room
     if bool(beyond.any()):
@@ -62,7 +62,7 @@ def check_sides(lower: Tensor, upper: Tensor, room: Tensor) -> None:
         )
 
 
-def check_drops(low: Tensor, high: Tensor, room: Tensor) -> None:
+def check_score_bounds(low: Tensor, high: Tensor, room: Tensor) -> None:
     """Raise ProofmapError if the lower bound of a score (a difference of overlaps) exceeds its upper bound by more than
     `room`.
     """

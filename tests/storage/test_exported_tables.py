@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proofmap.storage.csv_cells import cell_of, one_line, readable
+from proofmap.storage.exported_tables import csv_cell, escape_surrogates, one_line
 
 NAMES = st.binary(max_size=12).map(os.fsdecode) | st.text(st.sampled_from("='+-@\\x9\t\n ,;\"é"), max_size=8)
 
@@ -32,7 +32,7 @@ def read_back(text: str) -> str:
 @example("\ud800")
 @example("\\xe9")
 def test_a_name_reads_back_from_utf8(name: str) -> None:
-    assert read_back(readable(name).encode().decode()) == name
+    assert read_back(escape_surrogates(name).encode().decode()) == name
 
 
 @given(NAMES)
@@ -41,7 +41,7 @@ def test_a_name_reads_back_from_utf8(name: str) -> None:
 @example("'")
 def test_a_name_reads_back_from_a_cell_and_is_no_formula(name: str) -> None:
     text = StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerow(["first", cell_of(name)])
+    csv.writer(text, lineterminator="\n").writerow(["first", csv_cell(name)])
     _, held = next(csv.reader(StringIO(text.getvalue(), newline="")))
     assert held.lstrip()[:1] not in set("=+-@＝＋－＠")
     assert held[:1] not in set("\t\r\n")
@@ -50,9 +50,9 @@ def test_a_name_reads_back_from_a_cell_and_is_no_formula(name: str) -> None:
 
 def test_usual_names_and_numbers_stay_as_they_are() -> None:
     for name in ("digits/7.png", "digits.npz#17", "Zürich 東京.png", "a=b.png", "x-1.png", ""):
-        assert cell_of(name) == name
+        assert csv_cell(name) == name
     for value in (-0.5, -3, None, True):
-        assert cell_of(value) is value
+        assert csv_cell(value) is value
 
 
 @pytest.mark.parametrize("text", ["a\n(assert false)", "a\r;", "a\u2028b", "a\x0bb", "\udce9", "tab\tend"])

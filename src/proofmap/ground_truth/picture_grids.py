@@ -1,10 +1,9 @@
-"""Trials on real pictures: a grid of four, of which one shows the class, and all the metrics there are.
+"""Trials on real pictures: the grid pointing game (Böhle et al. 2021), and all metrics on single pictures.
 
-The grid (Böhle et al. 2021): four pictures of different classes; for each class, how much of a map's positive
-attribution lies on its picture. Only pictures that the network knows there are taken: alone on their quarter of an
-otherwise grey canvas they get the class that they get by themselves, and that an empty canvas does not get; those it
-is surest of come first. A network that takes any size gets them as they are, on a canvas of twice the side; another one
-half as large.
+A grid shows four pictures of different classes. The metric of a class is the share of positive attribution on its
+picture. A grid uses only pictures that the network recognises there: alone on its quarter of a grey canvas, a picture
+keeps its class, and an empty canvas has another class. Pictures with the highest probability come first. A network for
+any input size gets full-size pictures on a canvas of twice the side. Other networks get pictures of half the side.
 """
 
 from __future__ import annotations
@@ -19,31 +18,31 @@ from torch.nn import functional as F
 
 from proofmap.bench.benchmark_file import read
 from proofmap.bench.benchmark_images import pictures
-from proofmap.court.ground_truth import Localisation
-from proofmap.court.trial import Trial
 from proofmap.data.images import SUFFIXES
 from proofmap.errors import InputError
+from proofmap.ground_truth.trial import Trial
+from proofmap.ground_truth.truth_metrics import Localisation
 from proofmap.metrics import METRICS
 from proofmap.sources import read_model
 
-__all__ = ["PHOTOGRAPHS", "Photographs", "found", "grids", "judged"]
+__all__ = ["PHOTOGRAPHS", "Photographs", "find_data_sets", "grid_trial", "metric_trial"]
 
-_GREY = 0.5
-_BATCH = 50
-_LOOKED_AT = 3000  # pictures, of which a few are taken
+_GREY = 0.5  # value of an empty canvas
+_BATCH = 50  # pictures in one call of the network
+_CANDIDATES = 3000  # pictures from which the grids are chosen
 
 
 @dataclass(frozen=True)
 class Photographs:
-    """A data set: how many pictures are explained, radii as in the tables of results, and what takes too long."""
+    """A data set: the number of explained pictures, the radii of its results table, and methods that are too slow."""
 
     name: str
     file: str  # a glob that finds it
     count: int
     near: float
     far: float
-    scale: int = 1  # of the side of a canvas: 2 where the network takes any size
-    grids: int = 0  # none where pictures are of one colour, on black
+    scale: int = 1  # side of a canvas in pictures: 2 if the network accepts any size
+    grids: int = 0  # number of grids; none for grey digits on black
     without: tuple[str, ...] = ()
 
 
@@ -54,8 +53,8 @@ PHOTOGRAPHS = (
 )
 
 
-def found(folder: Path) -> dict[Photographs, Path]:
-    """The data sets in the folder, or in one of those in it."""
+def find_data_sets(folder: Path) -> dict[Photographs, Path]:
+    """Return the data sets in the folder or in its subfolders."""
     places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())] if folder.is_dir() else []
     there = {of: place for of in PHOTOGRAPHS for place in reversed(places) if _holds(place, of)}
     if not there:
@@ -70,19 +69,19 @@ def _holds(place: Path, of: Photographs) -> bool:
     return any(of.name != "imagenet" or path.suffix.lower() in SUFFIXES for path in place.glob(of.file))
 
 
-def judged(of: Photographs, place: Path) -> Trial:
-    """Decisions on single pictures before every metric of maps."""
+def metric_trial(of: Photographs, place: Path) -> Trial:
+    """Return the trial of single pictures with all metrics of maps."""
     network, x = _read(of, place)
     x = x[: of.count]
-    judges = [kind for kind in METRICS.values() if kind.subject != "overlap" and not kind.needs_radius]
-    made = tuple(kind() for kind in judges)
-    why = _too_many(of)
+    kinds = [kind for kind in METRICS.values() if kind.subject != "overlap" and not kind.needs_radius]
+    metrics = tuple(kind() for kind in kinds)
+    why = _too_slow(of)
     title = f"{of.name}, all metrics"
-    return Trial(of.name, title, network, x, _classes(network, x), made, (0.0, 1.0), of.far, of.near, without=why)
+    return Trial(of.name, title, network, x, _classes(network, x), metrics, (0.0, 1.0), of.far, of.near, without=why)
 
 
-def grids(of: Photographs, place: Path) -> Trial:
-    """Grids of four pictures, each explained for each of its classes."""
+def grid_trial(of: Photographs, place: Path) -> Trial:
+    """Return the trial of grids of four pictures. Each grid is explained for each of its classes."""
     network, x = _read(of, place)
     x = _surest_first(network, x)
     small = x if of.scale == 2 else F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)
@@ -99,19 +98,19 @@ def grids(of: Photographs, place: Path) -> Trial:
         rows, columns = _quarter(quarter, height, width)
         truth[:, quarter, rows, columns] = 1
     asked = classes[torch.tensor(chosen)].flatten()  # (4 G,)
-    judge = Localisation(truth=truth.flatten(0, 1))
-    each, why = canvas.repeat_interleave(4, dim=0), _too_many(of)
+    metric = Localisation(truth=truth.flatten(0, 1))
+    each, why = canvas.repeat_interleave(4, dim=0), _too_slow(of)
     title = f"{of.name}, grids of four"
-    return Trial(f"grid-{of.name}", title, network, each, asked, (judge,), (0.0, 1.0), of.far, of.near, without=why)
+    return Trial(f"grid-{of.name}", title, network, each, asked, (metric,), (0.0, 1.0), of.far, of.near, without=why)
 
 
-def _too_many(of: Photographs) -> dict[str, str]:
-    return dict.fromkeys(of.without, "it takes a bound, or many samples, for each of 50176 pixels")
+def _too_slow(of: Photographs) -> dict[str, str]:
+    return dict.fromkeys(of.without, "it needs a bound, or many samples, for each of 50176 pixels")
 
 
 def _read(of: Photographs, place: Path) -> tuple[nn.Module, Tensor]:
-    """The network of the data set's table of results, and the pictures that are reported on."""
-    spec = replace(read(f"table1-{of.name}"), count=_LOOKED_AT)
+    """Return the network and the test pictures of the data set's table of results."""
+    spec = replace(read(f"table1-{of.name}"), count=_CANDIDATES)
     network = read_model(f"zoo:{spec.model}").network
     assert isinstance(network, nn.Module)
     return network, pictures(spec, place, quick=False)
@@ -123,7 +122,7 @@ def _classes(network: nn.Module, x: Tensor) -> Tensor:
 
 
 def _surest_first(network: nn.Module, x: Tensor) -> Tensor:
-    """The pictures by the probability of the class that they get."""
+    """Sort pictures by the probability of their predicted class, highest first."""
     with torch.no_grad():
         sure = torch.cat([network(piece).softmax(1).amax(1) for piece in x.split(_BATCH)])
     return x[sure.argsort(descending=True, stable=True)]
@@ -135,7 +134,7 @@ def _quarter(quarter: int, height: int, width: int) -> tuple[slice, slice]:
 
 
 def _canvas(small: Tensor, quarter: int) -> Tensor:
-    """Each picture on its quarter, the rest grey."""
+    """Return each picture on one quarter of a grey canvas."""
     height, width = small.shape[-2:]
     rows, columns = _quarter(quarter, height, width)
     canvas = small.new_full((*small.shape[:2], 2 * height, 2 * width), _GREY)
@@ -144,12 +143,15 @@ def _canvas(small: Tensor, quarter: int) -> Tensor:
 
 
 def _together(four: Tensor) -> Tensor:
-    """Four pictures (4, C, H, W) as one."""
+    """Join four pictures (4, C, H, W) to a grid."""
     return torch.cat([torch.cat([four[0], four[1]], dim=2), torch.cat([four[2], four[3]], dim=2)], dim=1)
 
 
 def _choose(classes: Tensor, known: Tensor, count: int) -> Iterator[tuple[int, ...]]:
-    """So many fours of pictures, of different classes, each known on its quarter (known: 4 x N), and none twice."""
+    """Yield up to `count` groups of four pictures with different classes. No picture is used twice.
+
+    known (4, N): whether the network recognises a picture on a quarter.
+    """
     left = list(range(len(classes)))
     for _ in range(count):
         four: list[int] = []

@@ -1,0 +1,86 @@
+"""Mean ranks computed by hand, methods that are not ranked, and the trials that our methods lose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from proofmap.bench.statistics import Column, Values, tabulate
+from proofmap.ground_truth.ranking import Ranking, TrialResult, is_ours
+from proofmap.registry import EXPLAINER_ENTRIES
+
+ORDER = Column("order", "Order", higher=True)
+ODD: Values = np.tile([0.0, 1.0], 20)  # of every second sample
+EVEN: Values = ODD[::-1]  # 1 where ODD is 0
+
+
+def trial_result(name: str, **values: Values) -> TrialResult:
+    """One metric's values of methods; those of `eva_near` are of "eva, near", and `cam` is "grad-cam"."""
+    named = {label.replace("_", ", ").replace("cam", "grad-cam"): {"order": of} for label, of in values.items()}
+    refused = {} if "cam" in values else {"grad-cam": "no convolution"}
+    return TrialResult(name, tabulate(name, [ORDER], named, dict.fromkeys(named, 0.5)), refused)
+
+
+def test_ranks_are_means_over_samples_trials_and_sections() -> None:
+    """First trial: 1 and 2 at all samples; second: they take turns."""
+    first = trial_result("first", rise=np.ones(40), eva_near=np.zeros(40))
+    second = trial_result("second", rise=ODD, eva_near=EVEN)
+    ranking = Ranking.of({"One": [first], "Two": [second]}, ["rise", "eva, near"])
+    means = {method: {title: cell.mean for title, cell in row.items()} for method, row in ranking.table.rows.items()}
+    assert means == {
+        "rise": {"One": 1.0, "Two": 1.5, "All": 1.25},
+        "eva, near": {"One": 2.0, "Two": 1.5, "All": 1.75},
+    }
+    assert ranking.table.rows["rise"]["One"].mark == "best"
+    assert ranking.table.rows["eva, near"]["One"].mark == "second"
+    assert {row["Two"].mark for row in ranking.table.rows.values()} == {"best", "tied"}
+    low, high = ranking.table.rows["rise"]["Two"].low, ranking.table.rows["rise"]["Two"].high
+    assert 1.3 < low < 1.5 < high < 1.7
+    assert ranking.table.rows["rise"]["All"].high - 1.25 == pytest.approx((high - 1.5) / 2)
+
+
+def test_each_trial_counts_the_same_whatever_its_samples() -> None:
+    many = trial_result("many", rise=np.ones(90), saliency=np.zeros(90))
+    few = trial_result("few", rise=np.zeros(10), saliency=np.ones(10))
+    ranking = Ranking.of({"One": [many, few]}, ["rise", "saliency"])
+    assert ranking.table.rows["rise"]["One"].mean == 1.5
+    assert [column.label for column in ranking.table.columns] == ["One"]
+
+
+def test_who_gives_no_map_is_not_ranked_and_in_nobodys_way() -> None:
+    first = trial_result("first", rise=np.ones(40), saliency=np.zeros(40), cam=np.full(40, 2.0))
+    second = trial_result("second", rise=np.ones(40), saliency=np.zeros(40))
+    ranking = Ranking.of({"One": [first, second]}, ["rise", "saliency", "grad-cam"])
+    assert ranking.table.rows["grad-cam"] == {}
+    assert ranking.table.rows["rise"]["One"].mean == 1.0
+    text = ranking.markdown()
+    assert "| grad-cam | n/a | 0.5 |" in text
+    assert "| grad-cam | 2.00 | n/a |" in text
+    assert "No grad-cam in second: no convolution\n" in text
+
+
+def test_where_ours_lose_comes_first() -> None:
+    """By more than chance: a tie is no loss, and the best of ours is the one that is named."""
+    lost = trial_result("lost", rise=np.ones(40), eva_near=np.full(40, 0.25), eva_far=np.full(40, 0.5))
+    level = trial_result("level", rise=ODD, eva_near=EVEN, eva_far=np.zeros(40))
+    text = Ranking.of({"One": [lost, level]}, ["rise", "eva, near", "eva, far"]).markdown()
+    head, _, rest = text.partition("### Mean ranks")
+    assert "By 1 of 2 metrics" in head
+    assert "- One, lost, Order: rise 1.000, eva, far 0.500" in head
+    assert "level" not in head
+    assert "| rise | 1.00 | 0.50 |" in rest
+
+
+def test_ours_are_those_that_are_named_so() -> None:
+    found = {name for name in EXPLAINER_ENTRIES if is_ours(f"{name}, near")}
+    assert {"eva", "empirical", "hybrid"} <= found
+    assert not {"saliency", "first-order", "greedy-as", "rise"} & found
+
+
+def test_many_metrics_of_a_trial_have_a_table() -> None:
+    heads = [Column(name, name.title(), higher=True) for name in ("one", "two", "three")]
+    table = tabulate("Photographs", heads, {"rise": {head.name: ODD for head in heads}}, {"rise": 0.5})
+    text = Ranking.of({"All metrics": [TrialResult("mnist", table, {})]}, ["rise"]).markdown()
+    assert "### All metrics: 1 trial\n" in text
+    assert table.markdown() in text
+    assert "One / Two" not in text
