@@ -276,8 +276,8 @@ class Explainer(ABC):
         if foreign is not None and (self.ball is None or isinstance(self.ball.eps, str)):
             got = "no ball, hence " if self.ball is None else ""
             raise InputError(
-                f"got {got}the radius 'auto', which has to be proven, for a model with {foreign[1].missing_in_words()}, "
-                "which has no rule: give a number, such as pm.Ball(0.02)",
+                f"got {got}the radius 'auto', which has to be proven, for a model with "
+                f"{foreign[1].missing_in_words()}, which has no rule: give a number, such as pm.Ball(0.02)",
                 arguments=("eps=0.02",),
             )
 
