@@ -66,7 +66,7 @@ lint: $(STAMP)
 
 clean:
 	rm -rf $(VENV) .venv-quantus .venv-metrics build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
-	find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests fuzz benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # torch comes first and alone: its exact version is then in place before anything that depends on it is resolved.
 # setuptools comes with it, so that the package itself is built without a second, hidden environment.

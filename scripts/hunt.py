@@ -33,16 +33,16 @@ from unittest.mock import MagicMock
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the hunt lives beside the tests, which share it
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `fuzz` and `tests` are folders of the repository
 
 try:
     import onnx  # noqa: F401
 except ModuleNotFoundError:  # networks can be hunted without files, on a machine that has only torch and scipy
     sys.modules["onnx"] = MagicMock(__spec__=ModuleSpec("onnx", None))
 
-from tests.hunting import networks, tiny
-from tests.hunting.finding import KINDS, Finding, Tally
-from tests.hunting.hunt import hunt
+from fuzz.hunting import networks, tiny
+from fuzz.hunting.finding import KINDS, Finding, Tally
+from fuzz.hunting.hunt import hunt
 
 _EVERY = 30.0  # seconds between two lines of progress
 _ENDLESS = 300  # seconds that a seed may take
@@ -190,7 +190,7 @@ def _tables(only: str | None) -> tuple[set[str], set[str]]:
         return tiny.taken() if only == "exact" else set(), set()
     table, missing = set(networks.turns()), networks.uncovered()
     if only != "bounds":
-        from tests.hunting import files  # only these need onnx
+        from fuzz.hunting import files  # only these need onnx
 
         table, missing = table | set(files.turns()), missing | files.uncovered()
     return table, missing

@@ -14,12 +14,12 @@ import onnx
 import pytest
 from onnx import helper
 
+from fuzz.hunting.draw import Draw, Undrawn
 from proofmap.proof import check as checker
 from tests.fuzzing import dossiers, draws, forgeries, judge, networks, oddities, runtime, steps, wire
 from tests.fuzzing.campaign import CAMPAIGNS, Tally
 from tests.fuzzing.makers import SELDOM, USUAL
 from tests.fuzzing.sketch import Sketch
-from tests.hunting.draw import Draw, Undrawn
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "fuzz.py"
 

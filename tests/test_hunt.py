@@ -15,6 +15,11 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from fuzz.hunting import files, networks
+from fuzz.hunting.finding import Finding, Tally
+from fuzz.hunting.hunt import hunt
+from fuzz.hunting.pieces import largest, straight
+from fuzz.hunting.tiny import CURVED, taken, tiny
 from proofmap import Ball
 from proofmap.bounds import Exact
 from proofmap.graph import trace
@@ -30,11 +35,6 @@ from proofmap.rules.s_shaped import Tanh
 from proofmap.rules.scalar_lines import Lines
 from proofmap.verify.overlap import Overlap
 from tests.bounds.exact import exact_maximum
-from tests.hunting import files, networks
-from tests.hunting.finding import Finding, Tally
-from tests.hunting.hunt import hunt
-from tests.hunting.pieces import largest, straight
-from tests.hunting.tiny import CURVED, taken, tiny
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def hunted(seeds: Sequence[int], folder: Path, only: str) -> tuple[list[Finding]
 
 
 def test_every_operation_of_the_tables_is_drawn() -> None:
-    """An operation added tomorrow needs a way to be drawn, under tests/hunting."""
+    """An operation added tomorrow needs a way to be drawn, under fuzz/hunting."""
     assert networks.uncovered() == set()
     assert files.uncovered() == set()
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from fuzz.hunting import files
+from fuzz.hunting.finding import Finding, Tally
 from proofmap.graph.onnx import operator_table as onnx_ops
-from tests.hunting import files
-from tests.hunting.finding import Finding, Tally
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "hunt.py"
 
@@ -75,7 +75,7 @@ def test_a_share_ends_in_time_and_goes_on(monkeypatch: pytest.MonkeyPatch, capsy
 
     ticks = count(0.0, 10.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
-    monkeypatch.setattr("tests.hunting.hunt.searches", one)
+    monkeypatch.setattr("fuzz.hunting.hunt.searches", one)
     first = tried("--seed", "10", "--networks", "40", "--share", "2/4", "--seconds", "35")
     assert first == (11, 19, 4, 3)
     assert tried("--seed", str(19 + 4), "--networks", "8", "--share", "1/4") == (23, 27, 4, 2)

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 import proofmap as pm
+from fuzz.hunting.draw import Draw
 from proofmap.dossier import dossier
 from proofmap.proof import check as checker
 from proofmap.runs import Job, run
@@ -33,7 +34,6 @@ from tests.fuzzing import wire
 from tests.fuzzing.forgeries import CHANGES as CERTIFICATE_CHANGES
 from tests.fuzzing.forgeries import LEAVES, Bundle, change_array, into, lie, paths, sealed, zipped
 from tests.fuzzing.trial import Finding, Trial
-from tests.hunting.draw import Draw
 from tests.proof.making import npy
 from tests.runs.setting import Digits
 

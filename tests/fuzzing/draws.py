@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fuzz.hunting.draw import DEAD, Draw, Undrawn
 from tests.fuzzing import wire
 from tests.fuzzing.makers import FLAT, SELDOM, USUAL
 from tests.fuzzing.oddities import ODDITIES
 from tests.fuzzing.sketch import Shape, Sketch
-from tests.hunting.draw import DEAD, Draw, Undrawn
 
 OPSETS = (7, 8, 9, 10, 11, 12, 13, 13, 14, 15, 16, 17, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26)
 

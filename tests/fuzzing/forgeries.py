@@ -24,12 +24,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from fuzz.hunting.draw import Draw, Undrawn
 from proofmap.proof import check as checker
 from tests.bounds.exact import exact_maximum
 from tests.fuzzing import runtime, wire
 from tests.fuzzing.trial import Finding, Trial
 from tests.graph.onnx.files import Array
-from tests.hunting.draw import Draw, Undrawn
 from tests.proof.making import BALL, members_of, mlp_file, npy
 from tests.proof.test_check_tree import grown, opens
 

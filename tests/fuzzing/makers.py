@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fuzz.hunting.draw import Undrawn
 from tests.fuzzing.sketch import Shape, Sketch
-from tests.hunting.draw import Undrawn
 
 Make = Callable[[Sketch, str], None]
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from fuzz.hunting import hostile
+from fuzz.hunting.draw import Draw
 from proofmap.proof import check as checker
 from tests.fuzzing import runtime, steps
 from tests.fuzzing.sketch import Sketch
 from tests.fuzzing.steps import Bend, Dense, Norm, Scale, Skip, Step, unrolled
 from tests.fuzzing.trial import Finding, Trial
 from tests.graph.onnx.files import Array
-from tests.hunting import hostile
-from tests.hunting.draw import Draw
 from tests.proof.making import BALL, members_of, npy, write
 
 Random = np.random.Generator

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from fuzz.hunting.draw import Draw, Undrawn
 from tests.graph.onnx.files import Array
-from tests.hunting.draw import Draw, Undrawn
 
 Model = onnx.ModelProto
 Node = onnx.NodeProto

@@ -8,8 +8,8 @@ import io
 import numpy as np
 import onnxruntime
 
+from fuzz.hunting.draw import Draw
 from tests.graph.onnx.files import Array
-from tests.hunting.draw import Draw
 
 onnxruntime.set_default_logger_severity(4)
 LEVELS = {

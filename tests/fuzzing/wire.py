@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from tests.hunting.draw import Draw, Undrawn
+from fuzz.hunting.draw import Draw, Undrawn
 
 
 @dataclass

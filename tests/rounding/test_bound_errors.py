@@ -13,6 +13,8 @@ from _pytest.mark import ParameterSet
 from torch import Tensor, nn
 
 import proofmap as pm
+from fuzz.hunting.finding import Tally
+from fuzz.hunting.hostile import HOSTS, Hostile, hunted
 from proofmap import Ball, Graph
 from proofmap.bounds import IBP, Alpha, Backward, Cases, CrownIBP, Forward, Method, Sharing, solve
 from proofmap.bounds.backsubstitution import backsubstitute
@@ -29,8 +31,6 @@ from proofmap.rounding.float32_sums import gamma
 from proofmap.rounding.rigorous_support import has_error_bounds
 from proofmap.rules import RULES, Interval, Linear
 from tests.bounds.setting import mask_for
-from tests.hunting.finding import Tally
-from tests.hunting.hostile import HOSTS, Hostile, hunted
 from tests.models import MODELS, Case, graph_of
 
 METHODS: dict[str, Method] = {

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from fuzz.hunting.hostile import SETTINGS
+from fuzz.hunting.truth import CURVES, exactly
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import OPERATIONS, compute
 from proofmap.rounding.magnitudes import CURVE_ERRORS, MAGNITUDES, Magnitudes
 from proofmap.rules import Interval
 from proofmap.rules.discontinuous import DiscontinuousFunction
-from tests.hunting.hostile import SETTINGS
-from tests.hunting.truth import CURVES, exactly
 from tests.rules.nodes import FUNCTIONS, Function
 
 _UNIT = 2.0**-24

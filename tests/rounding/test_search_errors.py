@@ -16,6 +16,9 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
+from fuzz.hunting.counting import counted
+from fuzz.hunting.hostile import Array, Hostile, hostile
+from fuzz.hunting.searches import few_steps
 from proofmap.attack import lower_bounds, restarts
 from proofmap.bounds import Backward, Cases, Exact
 from proofmap.bounds.engine import bound_nodes
@@ -39,9 +42,6 @@ from proofmap.search.rounding_gap import bounds_at_points, gap_of_units
 from proofmap.search.unstable_units import UnitRows, Units
 from proofmap.verify.objective import Objective, forms_of
 from tests.bounds.setting import BUDGET
-from tests.hunting.counting import counted
-from tests.hunting.hostile import Array, Hostile, hostile
-from tests.hunting.searches import few_steps
 from tests.search.setting import BALLS, GAP, MASK, STRAIGHT, exact_overlaps, network, setting
 
 SINGLE = 2.0**-24

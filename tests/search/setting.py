@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from fuzz.hunting.pieces import largest
 from proofmap import Family, Graph
 from proofmap.bounds import Exact
 from proofmap.graph.ops import compute
@@ -22,7 +23,6 @@ from proofmap.search.exact import units_of_balls
 from proofmap.search.unstable_units import Units
 from proofmap.verify.objective import forms_of
 from tests.bounds.setting import BUDGET
-from tests.hunting.pieces import largest
 from tests.models import Apply, Join
 
 GAP = Exact().gap

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from fuzz.hunting.pieces import program
 from proofmap.rules import Interval
 from proofmap.search.beta_crown import bound_rows, unit_lines
 from proofmap.search.lp import solve_leaf_lps
 from proofmap.search.unstable_units import Units
-from tests.hunting.pieces import program
 from tests.search.setting import BALLS, points, run, setting
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.hunting.draw import Undrawn
-from tests.hunting.sketch import Ref, Sketch, operator_of
-from tests.hunting.torch_scalars import Make
+from fuzz.hunting.draw import Undrawn
+from fuzz.hunting.sketch import Ref, Sketch, operator_of
+from fuzz.hunting.torch_scalars import Make
 
 
 def _cat(s: Sketch, op: str, x: Ref) -> Ref:

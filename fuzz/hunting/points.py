@@ -7,10 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fuzz.hunting.finding import Found
 from proofmap import Family, Graph
 from proofmap.graph.ops import compute
 from tests.bounds.attack import climbed_points
-from tests.hunting.finding import Found
 
 
 def points_of(graph: Graph, single: Family, generator: torch.Generator, samples: int = 16) -> Tensor:

@@ -12,13 +12,13 @@ from math import inf, prod
 import torch
 from torch import Tensor
 
+from fuzz.hunting.draw import Draw
 from proofmap import Ball, Family, Graph
 from proofmap.graph.builder import pooling, scalar_functions, weighted_layers
 from proofmap.graph.builder.graph_builder import Builder, scalar
 from proofmap.graph.sliding_windows import SlidingWindow
 from proofmap.rules import RULES
 from proofmap.rules.scalar_lines import Scalar
-from tests.hunting.draw import Draw
 
 STRAIGHT = ("relu", "relu", "relu", "leaky", "clamp", "abs")
 CURVED = (

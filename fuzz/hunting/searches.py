@@ -13,6 +13,14 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
+from fuzz.hunting.counting import Work, counted
+from fuzz.hunting.draw import Draw
+from fuzz.hunting.finding import Finding, Found, Tally, raw
+from fuzz.hunting.pieces import kinks, largest, straight
+from fuzz.hunting.points import climbed_from, values_of
+from fuzz.hunting.rounding import floor_of, sizes, units
+from fuzz.hunting.tiny import Tiny, tiny
+from fuzz.hunting.walks import watched
 from proofmap.attack import lower_bounds, restarts
 from proofmap.bounds import Backward, Exact, Method, Sharing, named
 from proofmap.errors import BoundError
@@ -20,14 +28,6 @@ from proofmap.search import branch_and_bound, input_splitting, lp, tightening
 from proofmap.verify import overlap
 from proofmap.verify.overlap import Overlap
 from tests.bounds.setting import BUDGET, both_sides
-from tests.hunting.counting import Work, counted
-from tests.hunting.draw import Draw
-from tests.hunting.finding import Finding, Found, Tally, raw
-from tests.hunting.pieces import kinks, largest, straight
-from tests.hunting.points import climbed_from, values_of
-from tests.hunting.rounding import floor_of, sizes, units
-from tests.hunting.tiny import Tiny, tiny
-from tests.hunting.walks import watched
 
 # Most searches start from x alone, and take few steps: there is more to split, and time for many networks.
 _STEPS: dict[str, Any] = {

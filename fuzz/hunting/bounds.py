@@ -10,6 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from fuzz.hunting.draw import Draw
+from fuzz.hunting.finding import Found, Tally, raw
+from fuzz.hunting.points import points_of, values_of
+from fuzz.hunting.rounding import floor_of, sizes, units
+from fuzz.hunting.walks import Ground, check, check_linear, watched
 from proofmap import Ball, Family, Graph
 from proofmap.bounds import METHODS, Cases, Exact, Method, Sharing, named, solve
 from proofmap.errors import BoundError
@@ -17,11 +22,6 @@ from proofmap.verify.objective import Objective
 from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap
 from proofmap.verify.radius import certified_radius
 from tests.bounds.setting import BUDGET, both_sides
-from tests.hunting.draw import Draw
-from tests.hunting.finding import Found, Tally, raw
-from tests.hunting.points import points_of, values_of
-from tests.hunting.rounding import floor_of, sizes, units
-from tests.hunting.walks import Ground, check, check_linear, watched
 
 SECONDS = 0.1  # of a search, for each sample: tiny networks mostly need less
 

@@ -17,6 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from fuzz.hunting.counting import counted
+from fuzz.hunting.finding import Finding, Tally
+from fuzz.hunting.searches import few_steps
+from fuzz.hunting.truth import CURVES, exactly
 from proofmap import Ball, Graph
 from proofmap.bounds import IBP, Alpha, Backward, CrownIBP, Exact, Forward, Method
 from proofmap.errors import BoundError
@@ -25,10 +29,6 @@ from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap
-from tests.hunting.counting import counted
-from tests.hunting.finding import Finding, Tally
-from tests.hunting.searches import few_steps
-from tests.hunting.truth import CURVES, exactly
 
 HOSTS = ("cancelling", "backdoor", "denormal", "zero", "edge", "chain")
 SETTINGS: dict[str, dict[str, Any]] = {

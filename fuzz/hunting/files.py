@@ -11,21 +11,21 @@ import onnx
 import torch
 from onnx.reference import ReferenceEvaluator
 
+from fuzz.hunting.draw import DEAD, Draw, Undrawn
+from fuzz.hunting.finding import Found, Tally, misjudged, raw, reason
+from fuzz.hunting.onnx_layers import LAYERS
+from fuzz.hunting.onnx_norms import NORMS
+from fuzz.hunting.onnx_scalars import SCALARS, Make
+from fuzz.hunting.onnx_shapes import SHAPES
+from fuzz.hunting.onnx_sketch import File, run
+from fuzz.hunting.points import values_of
+from fuzz.hunting.rounding import at_points, floor_of, units
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph import Graph, bounded, load
 from proofmap.graph.onnx.ml_domain import ML_OPERATORS
 from proofmap.graph.onnx.operator_table import CONVERTERS
 from proofmap.graph.onnx.recurrent import RECURRENT
 from tests.graph.onnx.files import Array
-from tests.hunting.draw import DEAD, Draw, Undrawn
-from tests.hunting.finding import Found, Tally, misjudged, raw, reason
-from tests.hunting.onnx_layers import LAYERS
-from tests.hunting.onnx_norms import NORMS
-from tests.hunting.onnx_scalars import SCALARS, Make
-from tests.hunting.onnx_shapes import SHAPES
-from tests.hunting.onnx_sketch import File, run
-from tests.hunting.points import values_of
-from tests.hunting.rounding import at_points, floor_of, units
 
 MAKERS: dict[str, Make] = {**SCALARS, **LAYERS, **SHAPES, **NORMS}
 # What no file here has: values whose samples stand second, another domain, a name that no schema has

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.hunting.draw import Undrawn
-from tests.hunting.sketch import Ref, Sketch
+from fuzz.hunting.draw import Undrawn
+from fuzz.hunting.sketch import Ref, Sketch
 
 Make = Callable[[Sketch, str, Ref], Ref]  # (what is drawn so far, the operation, the value it reads)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.hunting.draw import Draw, Undrawn
+from fuzz.hunting.draw import Draw, Undrawn
 
 LARGEST = 400  # scalars in one sample's value
 _HIGH = 1e6

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from fuzz.hunting.draw import Undrawn
+from fuzz.hunting.onnx_scalars import Make
+from fuzz.hunting.onnx_sketch import File
+from fuzz.hunting.torch_layers import groups_of
 from tests.graph.onnx.files import Array, ints
-from tests.hunting.draw import Undrawn
-from tests.hunting.onnx_scalars import Make
-from tests.hunting.onnx_sketch import File
-from tests.hunting.torch_layers import groups_of
 
 
 def weight(f: File, *shape: int) -> Array:

@@ -8,14 +8,14 @@ from math import inf
 import torch
 from torch import Tensor
 
+from fuzz.hunting.draw import DEAD, Draw, Undrawn
+from fuzz.hunting.sketch import Network, Ref, Sketch
+from fuzz.hunting.torch_layers import LAYERS
+from fuzz.hunting.torch_rows import ROWS
+from fuzz.hunting.torch_scalars import SCALARS, Make
+from fuzz.hunting.torch_shapes import SHAPES
 from proofmap import Ball, Family
 from proofmap.graph.torch.operator_table import CONVERTERS
-from tests.hunting.draw import DEAD, Draw, Undrawn
-from tests.hunting.sketch import Network, Ref, Sketch
-from tests.hunting.torch_layers import LAYERS
-from tests.hunting.torch_rows import ROWS
-from tests.hunting.torch_scalars import SCALARS, Make
-from tests.hunting.torch_shapes import SHAPES
 
 MAKERS: dict[str, Make] = {**SCALARS, **LAYERS, **SHAPES, **ROWS}
 

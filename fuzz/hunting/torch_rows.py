@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.hunting.draw import Undrawn
-from tests.hunting.sketch import Ref, Sketch
-from tests.hunting.torch_layers import groups_of, maybe, some_axes
-from tests.hunting.torch_scalars import Make
+from fuzz.hunting.draw import Undrawn
+from fuzz.hunting.sketch import Ref, Sketch
+from fuzz.hunting.torch_layers import groups_of, maybe, some_axes
+from fuzz.hunting.torch_scalars import Make
 
 
 def _rows(s: Sketch, x: Ref) -> tuple[int, int]:

@@ -13,14 +13,14 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from fuzz.hunting.finding import Found, Tally
+from fuzz.hunting.points import values_of
+from fuzz.hunting.rounding import floor_of, sizes, units
 from proofmap import Family
 from proofmap.bounds import engine
 from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Graph
 from proofmap.rules import RULES, Interval, Linear, Relaxation
-from tests.hunting.finding import Found, Tally
-from tests.hunting.points import values_of
-from tests.hunting.rounding import floor_of, sizes, units
 
 _ROWS = 4  # forms through each operation, for each ball
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import torch
 
+from fuzz.hunting.bounds import precisions_agree, tried
+from fuzz.hunting.draw import Draw, Undrawn
+from fuzz.hunting.finding import Finding, Found, Tally, misjudged, raw, reason
+from fuzz.hunting.hostile import hunted
+from fuzz.hunting.networks import Drawn, drawn
+from fuzz.hunting.points import values_of
+from fuzz.hunting.rounding import at_points, floor_of, units
+from fuzz.hunting.searches import searches
 from proofmap import Ball
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph import Graph, bounded, trace
-from tests.hunting.bounds import precisions_agree, tried
-from tests.hunting.draw import Draw, Undrawn
-from tests.hunting.finding import Finding, Found, Tally, misjudged, raw, reason
-from tests.hunting.hostile import hunted
-from tests.hunting.networks import Drawn, drawn
-from tests.hunting.points import values_of
-from tests.hunting.rounding import at_points, floor_of, units
-from tests.hunting.searches import searches
 
 # What a reader says of a module that it took wrongly itself: these networks draw no numbers and keep no state.
 _OWN_FAULT = ("read it wrongly", "draw random numbers", "look at the batch")
@@ -45,7 +45,7 @@ def hunt(seed: int, tally: Tally, folder: Path, only: str | None = None) -> Iter
 
 def onnx(seed: int, place: int, tally: Tally, folder: Path) -> Iterator[Finding]:
     """Everything that is wrong with how a file is read, and now and then with the bounds of what was read."""
-    from tests.hunting import files  # the other parts of the hunt need no onnx
+    from fuzz.hunting import files  # the other parts of the hunt need no onnx
 
     try:
         file = files.drawn(seed * FILES + place)

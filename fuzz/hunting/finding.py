@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
+from fuzz.hunting.counting import Work
 from proofmap.errors import FileError, ProofmapError
-from tests.hunting.counting import Work
 
 # From worst to least: a bound that a point exceeds; a model read as another; an exception that nobody raised on
 # purpose; results that should agree; a refusal with a reason that is not true.

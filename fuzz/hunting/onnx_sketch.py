@@ -11,9 +11,9 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from fuzz.hunting.draw import Draw, Undrawn
+from fuzz.hunting.sketch import LARGEST
 from tests.graph.onnx.files import Array
-from tests.hunting.draw import Draw, Undrawn
-from tests.hunting.sketch import LARGEST
 
 onnxruntime.set_default_logger_severity(4)  # it warns of old opsets, which are meant
 

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.hunting.draw import Draw, Undrawn
-from tests.hunting.sketch import Ref, Sketch
-from tests.hunting.torch_scalars import Make
+from fuzz.hunting.draw import Draw, Undrawn
+from fuzz.hunting.sketch import Ref, Sketch
+from fuzz.hunting.torch_scalars import Make
 
 
 def spatial(s: Sketch, x: Ref, rank: int) -> tuple[int, ...]:

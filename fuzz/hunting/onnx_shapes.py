@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from fuzz.hunting.draw import Undrawn
+from fuzz.hunting.onnx_scalars import Make, partner
+from fuzz.hunting.onnx_sketch import File
 from tests.graph.onnx.files import Array, ints
-from tests.hunting.draw import Undrawn
-from tests.hunting.onnx_scalars import Make, partner
-from tests.hunting.onnx_sketch import File
 
 NONE = np.zeros(0, dtype=np.float32)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from fuzz.hunting.draw import Undrawn
+from fuzz.hunting.onnx_scalars import Make, positive
+from fuzz.hunting.onnx_sketch import File
 from tests.graph.onnx.files import ints
-from tests.hunting.draw import Undrawn
-from tests.hunting.onnx_scalars import Make, positive
-from tests.hunting.onnx_sketch import File
 
 
 def _axes(f: File, x: str) -> list[int]:

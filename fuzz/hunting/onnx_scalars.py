@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
+from fuzz.hunting.draw import Undrawn
+from fuzz.hunting.onnx_sketch import KINDS, File
 from tests.graph.onnx.files import Array, ints
-from tests.hunting.draw import Undrawn
-from tests.hunting.onnx_sketch import KINDS, File
 
 Make = Callable[[File, str, str], str]  # (what is drawn so far, the operation, the value it reads)
 
