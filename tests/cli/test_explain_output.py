@@ -33,13 +33,12 @@ def model() -> Model:
 def test_a_line_has_both_sides_and_what_matters_most(model: Model) -> None:
     e = ranked([4, 3, 2, 1], 0.004)
     assert line(case(e), e, model) == (
-        f"x.npy: 0; {BALL}: AO(B) in [-5.00, -4.99], proven: no input of the ball is classified otherwise; these 2 of "
+        f"x.npy: 0; proven: no input in the ball ({BALL}) changes the class; AO(B) in [-5.00, -4.99]; these 2 of "
         "4 columns are proven to matter most"
     )
     vague = ranked([4, 3, 2, 1], 9.0)
     assert line(case(vague), vague, model) == (
-        f"x.npy: 0; {BALL}: AO(B) in [-5.00, 4.00], undecided: an input of the ball may be classified otherwise, or "
-        "none"
+        f"x.npy: 0; undecided: neither proven nor refuted for the ball ({BALL}); AO(B) in [-5.00, 4.00]"
     )
 
 
@@ -47,7 +46,7 @@ def test_a_line_says_what_refutes(model: Model) -> None:
     over = two_sided((0.5, 0.75), [(0, 0)])
     e = make((1, 1), 1, dtype=torch.float64, scores=over.drop, overlap=over)
     assert line(case(e), e, model) == (
-        f"x.npy: 0; {BALL}: AO(B) in [0.50, 0.75], refuted: an input of the ball is classified otherwise"
+        f"x.npy: 0; refuted: an input in the ball ({BALL}) has another class; AO(B) in [0.50, 0.75]"
     )
 
 
@@ -56,8 +55,8 @@ def test_a_line_of_two_halves(model: Model) -> None:
     sides: dict[str, Any] = {"overlap": added, "opposite": removed, "signed": True, "target": torch.tensor([1])}
     e = make((1, 2), 2, dtype=torch.float64, scores=added.drop - removed.drop, **sides)
     assert line(case(e), e, model) == (
-        f"x.npy: 0; towards 1, {BALL}: AO(B) in [-3.00, -2.50] by adding, proven; in [-4.00, 3.50] by removing, "
-        "undecided"
+        f"x.npy: 0; towards 1; proven for adding alone: in the ball ({BALL}), it does not change the class to 1; not "
+        "for removing; AO(B) in [-3.00, -2.50] by adding, AO(B) in [-4.00, 3.50] by removing"
     )
     found = record(case(e), e, model, Path("e"), None)
     assert (found["overlap_lower_reached"], found["overlap_opposite_lower_reached"]) == (-3, -4)

@@ -50,7 +50,7 @@ def test_where_rounding_swamps_the_margin_nothing_is_proven(bounds: tuple[str, .
     words = ("verify", "net.py:net", "rows.csv", "--eps", "0.001", "--no-radius", *bounds)
     found = called(*words)
     assert found.exit_code == 1
-    assert ": undecided, rounding for ε = 0.001" in found.stdout.splitlines()[0]
+    assert "; undecided, rounding: neither proven nor refuted for the ball (ε = 0.001" in found.stdout.splitlines()[0]
     (entry,) = json.loads(called(*words, "--json").stdout)["inputs"]
     assert (entry["verdict"], entry["rigorous"], entry["rounding"]) == ("undecided", True, True)
 

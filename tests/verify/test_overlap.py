@@ -307,7 +307,7 @@ def test_an_overlap_prints_short() -> None:
 
 def test_an_attack_takes_of_the_time_of_its_search(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[float, float]] = []
-    attacked, closed = vars(overlaps)["reach"], vars(overlaps)["close"]
+    attacked, closed = vars(overlaps)["attack_lower_bounds"], vars(overlaps)["exact_bounds"]
 
     def reach(*arguments: Any) -> Any:
         asked.append((arguments[4] - time.monotonic(), 0.0))
@@ -318,8 +318,8 @@ def test_an_attack_takes_of_the_time_of_its_search(monkeypatch: pytest.MonkeyPat
         asked.append((0.0, arguments[4].seconds))
         return closed(*arguments, **how)
 
-    monkeypatch.setattr(overlaps, "reach", reach)
-    monkeypatch.setattr(overlaps, "close", close)
+    monkeypatch.setattr(overlaps, "attack_lower_bounds", reach)
+    monkeypatch.setattr(overlaps, "exact_bounds", close)
     model, x = torch.nn.Linear(3, 2), torch.rand(2, 3)
     pm.overlap(model, x, pm.Ball(0.1), bounds=pm.bounds.Exact(seconds=8))
     assert asked[0][0] <= 4  # a quarter of the time of two samples

@@ -177,7 +177,7 @@ def exact_line(graph: pm.Graph, family: pm.Family, target: Tensor, how: object) 
 
 def test_a_method_that_refutes_narrows_from_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(radii, "family_overlap", exact_line)
-    monkeypatch.setattr(radii._RadiusSearch, "attacked", lambda self, known: known)
+    monkeypatch.setattr(radii._RadiusSearch, "attack", lambda self, known: known)
     found = pm.radius(line([1.0], -600.0), torch.zeros(1, 1, dtype=torch.float64), bounds=pm.bounds.Exact(), steps=12)
     assert float(found.proven) <= 600.0 <= float(found.refuted)
     assert float(found.refuted) == pytest.approx(600.0, rel=1e-6)  # moved back towards x
@@ -196,7 +196,7 @@ def test_radii_that_a_search_leaves_open_are_narrowed_from_both_ends(monkeypatch
         return Overlap(found.full + 40, found.frozen, lower, target, True, lower, found.frozen, points)
 
     monkeypatch.setattr(radii, "family_overlap", vague)
-    monkeypatch.setattr(radii._RadiusSearch, "attacked", lambda self, known: known)
+    monkeypatch.setattr(radii._RadiusSearch, "attack", lambda self, known: known)
     monkeypatch.setattr(radii, "_ADVERSARY_HALVINGS", 0)
     found = pm.radius(line([1.0], -600.0), torch.zeros(1, 1, dtype=torch.float64), bounds=pm.bounds.Exact(), steps=24)
     assert float(found.proven) == pytest.approx(560.0, rel=0.02)

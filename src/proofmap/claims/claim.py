@@ -143,17 +143,24 @@ def enclosing_box(ball: Ball, x: Tensor) -> tuple[Tensor, Tensor]:
         )
     x = x.double().cpu()
     family, (low, high) = ball.at(x), ball.limits(x)
-    wider = _TWO_ROUNDINGS if ball.relative else 1.0
-    return _lower_end(x, family.lower, low, wider), -_lower_end(-x, -family.upper, -high, wider)
+    lower, upper = family.lower, family.upper
+    if ball.relative:
+        lower = lower if ball.half == "+" else _product_rounded_down(lower, x > low)
+        upper = upper if ball.half == "-" else -_product_rounded_down(-upper, x < high)
+    return _lower_end(x, lower, low), -_lower_end(-x, -upper, -high)
 
 
-def _lower_end(x: Tensor, delta: Tensor, low: Tensor, wider: float) -> Tensor:
+def _product_rounded_down(delta: Tensor, moves: Tensor) -> Tensor:
+    """Return less than eps · (low - x) where x can move. delta is its float64 value, after two roundings."""
+    return torch.where(moves, torch.nextafter(delta * _TWO_ROUNDINGS, torch.full_like(delta, -inf)), delta)
+
+
+def _lower_end(x: Tensor, delta: Tensor, low: Tensor) -> Tensor:
     """Return the lower endpoint of x + δ for δ >= delta, with delta <= 0 and the lower limit `low` of the domain.
 
     Where the domain cuts the ball, delta is the rounded low - x, and the endpoint is `low` itself.
     """
-    at_ball = add_rounded_down(x, delta * wider).maximum(low)
-    end = torch.where(delta == low - x, low, at_ball)
+    end = torch.where(delta == low - x, low, add_rounded_down(x, delta).maximum(low))
     return torch.where(delta == 0, x, end)
 
 

@@ -91,7 +91,7 @@ def _parts(results: Results) -> Iterator[tuple[list[str], list[str], dict[str, A
 def _csv(results: Results, out: Path) -> None:
     """Write one number per column: score_0, score_1 and so on, then their intervals; unknown numbers are empty.
 
-    `cell_of` writes the texts.
+    `csv_cell` writes the texts.
     """
     with out.open("x", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")

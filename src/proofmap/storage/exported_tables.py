@@ -1,7 +1,8 @@
 r"""Exported tables: pandas data frames, and escaped texts in CSV cells. Every escape can be undone exactly.
 
-In a text, `\\` means a backslash, and `\xe9` a byte of a file's name that is not UTF-8. In CSV, an apostrophe precedes
-a text that a spreadsheet would evaluate as a formula, and a text that begins with an apostrophe.
+In a text, `\\` means a backslash, `\u000d` a carriage return, which CSV readers take for the end of a row, and `\xe9` a
+byte of a file's name that is not UTF-8. In CSV, an apostrophe precedes a text that a spreadsheet would evaluate as a
+formula, and a text that begins with an apostrophe.
 """
 
 from __future__ import annotations
@@ -18,22 +19,20 @@ if TYPE_CHECKING:
 __all__ = ["csv_cell", "data_frame", "escape_surrogates", "one_line"]
 
 _FORMULA = re.compile(r"'|[\t\r\n]|\s*[=+\-@＝＋－＠]")  # also full-width signs
-_ESCAPED = re.compile(r"[\\\ud800-\udfff]")
+_ESCAPED = re.compile(r"[\\\r\ud800-\udfff]")
 
 
 def escape_surrogates(text: str) -> str:
-    r"""Escape lone surrogates, which no UTF-8 file can contain, and backslashes.
+    r"""Escape lone surrogates, which no UTF-8 file can contain, carriage returns and backslashes.
 
-    >>> readable("caf\udce9.png")
+    >>> escape_surrogates("caf\udce9.png")
     'caf\\xe9.png'
     """
     return _ESCAPED.sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:
-    """Double a backslash; write Python's surrogate for a byte as that byte, and any other lone surrogate by
-    its number.
-    """
+    """Double a backslash; write Python's surrogate for a byte as that byte, and any other character by its number."""
     code = ord(found[0])
     if found[0] == "\\":
         return r"\\"
@@ -44,7 +43,7 @@ def csv_cell(value: Any) -> Any:
     """Return a value for a CSV cell: a text that a spreadsheet would evaluate gets an apostrophe, a number stays a
     number.
 
-    >>> cell_of("=1+1.png"), cell_of(-0.5)
+    >>> csv_cell("=1+1.png"), csv_cell(-0.5)
     ("'=1+1.png", -0.5)
     """
     if not isinstance(value, str):

@@ -37,9 +37,8 @@ def test_the_installed_program_explains_a_picture(tmp_path: Path) -> None:
         pm.zoo.mnist_mlp(), pm.Ball(2 / 255, domain=(0.0, 1.0)), groups=pm.groups.grid(4), progress=False
     ).explain(images)
     lines = found.stdout.splitlines()
-    ball = "ε = 2/255 in L∞, values within [0, 1]"
-    assert lines[0].startswith(f"digit0.png: {labels[0]}, as labelled; {ball}: AO(B) <= -")
-    assert lines[0].endswith(", proven: no input of the ball is classified otherwise")
+    sentence = "proven: no input in the ball (ε = 2/255 in L∞, values within [0, 1]) changes the class"
+    assert lines[0].startswith(f"digit0.png: {labels[0]}, as labelled; {sentence}; AO(B) <= -")
     assert lines[-1] == "wrote 2 maps to maps"
     for k in range(2):
         again = pm.Explanation.load(tmp_path / "maps" / f"digit{k}.proofmap")
@@ -150,9 +149,7 @@ def test_the_radius_is_chosen_where_none_is_given(tmp_path: Path) -> None:
     assert chosen["eps"] == pytest.approx(float(radius), rel=1e-5)
     assert chosen["certified"]
     found = called(*words, "--target", "3")
-    assert "7, explained as 3, which is not the prediction; ε = 0" in found.stdout
-    assert "as no radius is proven: give --eps" in found.stdout
-    assert ", refuted: the input itself is classified otherwise" in found.stdout
+    assert "7, explained as 3, which is not the prediction; refuted: the input itself has another class" in found.stdout
 
 
 def test_labels_may_be_missing_and_a_limit_takes_the_first(tmp_path: Path) -> None:
@@ -191,8 +188,15 @@ def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> No
     assert ("<=" in said) == (saved.guarantee in ("certified", "probable"))
     assert ("smoothed AO(B) <= " in said) == ("with probability 99.9 %, noise σ = ε" in said) == (method == "probable")
     assert (">=" in said) == (saved.guarantee == "sampled")
-    assert ("about" in said) == (saved.guarantee == "none")
-    assert saved.guarantee == "certified" or "nothing is proven" in said or "a sample of the ball" in said
+    assert ("AO(B) about" in said) == (saved.guarantee == "none")
+    words_of_guarantee = {
+        "certified": "; proven: n",
+        "probable": "nothing is proven about the network itself",
+        "sampled": "(from samples)",
+        "none": "(estimated)",
+    }
+    assert words_of_guarantee[saved.guarantee] in said
+    assert saved.guarantee == "certified" or "; proven" not in said
     assert f"ε = 0.1 in {'L∞' if norm is None else 'L2'}, values within [0, 1]" in said
     name = {
         "certified": "upper_proven",
@@ -208,13 +212,13 @@ def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> No
     told = [key for key in record if key.startswith(("overlap", "objective", "smoothed")) and "opposite" not in key]
     assert told == [f"{what}_{name}"]
     assert record.get("level") == (0.999 if saved.guarantee == "probable" else None)
-    assert ("note: AO is that of the smoothed classifier" in found.stdout) == (saved.guarantee == "probable")
+    assert ("note: AO is the overlap of the smoothed classifier" in found.stdout) == (saved.guarantee == "probable")
 
 
 def test_without_a_radius_and_a_method_both_are_chosen_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choose, "_EXACT", 0.02)  # a search of a second
+    monkeypatch.setattr(choose, "_EXACT_TIME_SHARE", 0.02)  # a search of a second
     write_linear(tmp_path / "net.onnx", (1, 6, 6))
     np.save(tmp_path / "x.npy", np.linspace(0, 1, 36, dtype=np.float32).reshape(1, 6, 6))
     words = ("explain", tmp_path / "net.onnx", tmp_path / "x.npy", "--out", tmp_path / "out")
@@ -226,8 +230,8 @@ def test_without_a_radius_and_a_method_both_are_chosen_and_said(
     assert (proof.method, proof.guarantee) == ("EVA", "certified")
     assert Path(entry["proof"]["picture"]).is_file()
     said = called(*words, "--within", "30").stdout
-    assert "The map is BlendEVA's" in said
-    assert "Proven: no input of the ball ε = " in said
+    assert "Map: BlendEVA, from " in said
+    assert "Proof: no input in the ball (ε = " in said
     assert "of 30 seconds for 1 sample" in said
 
 
@@ -245,10 +249,12 @@ def test_a_targeted_map_says_what_is_proven_of_each_half(tmp_path: Path) -> None
     np.save(tmp_path / "x.npy", digits(1)[0].numpy())
     words = ["explain", MODEL, tmp_path / "x.npy", *GRID, "--out", tmp_path / "out", "--method", "targeted"]
     said = called(*words, "--target", "9", "--eps", "0.01").stdout.splitlines()[0]
-    assert "towards 9, ε = 0.01 in L∞, values within [0, 1]: AO(B) <= -10.26 by adding, proven" in said
-    assert said.endswith(" by removing, proven")
+    ball = "the ball (ε = 0.01 in L∞, values within [0, 1])"
+    assert f"towards 9; proven: neither adding alone nor removing alone, in {ball}, changes the class to 9" in said
+    assert "; AO(B) <= -10.26 by adding, AO(B) <= -" in said
+    assert said.endswith(" by removing")
     wide = called(*words, "--target", "9", "--eps", "0.3").stdout.splitlines()[0]
-    assert "by adding, undecided" in wide
+    assert "towards 9; undecided for the ball (ε = 0.3 in L∞, values within [0, 1]); AO(B) <= " in wide
 
 
 def test_a_module_with_weights_classes_and_columns(tmp_path: Path) -> None:
@@ -284,7 +290,7 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
     assert entry["overlap_upper_proven"] == pytest.approx(float(over.full), abs=1e-5)
     assert entry["eps"] is None
     said = called("explain", model, tmp_path / "x.vnnlib", "--out", tmp_path / "out").stdout
-    assert "the file's box: AO(B) <= " in said
+    assert "; proven: no input in the file's box changes the class; AO(B) <= " in said
     for more in (["--eps", "0.1"], ["--norm", "2"], ["--domain", "0,1"]):
         assert "its box is the ball" in called("explain", model, tmp_path / "x.vnnlib", *more).stderr
 

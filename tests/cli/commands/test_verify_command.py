@@ -55,17 +55,18 @@ def test_three_answers_each_with_its_ball(three: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(three)
     found = called("verify", MODEL, "digits.npz", "--eps", "2/59")
     assert found.exit_code == 1
-    ball = "for ε = 2/59 in L∞, values within [0, 1]"
+    ball = "ε = 2/59 in L∞, values within [0, 1]"
     *lines, counts, accuracy = (re.sub(r"\d+\.\d+", "#", line) for line in found.stdout.splitlines())
     assert lines == [
-        f"digits.npz#0: 2, as labelled: proven {ball}: AO(B) <= -#; proven up to ε = #",
-        f"digits.npz#1: 4, as labelled: refuted {ball}: classified as 9 at out/digits-1.refuted.npy, confirmed by "
-        "torch; proven up to ε = #",
-        f"digits.npz#2: 7, but labelled 5: undecided {ball}: AO(B) <= #, and an attack found nothing; proven up to "
-        "ε = #",
+        f"digits.npz#0: 2, as labelled; proven: no input in the ball ({ball}) changes the class; AO(B) <= -#; proven up "
+        "to ε = #",
+        f"digits.npz#1: 4, as labelled; refuted: an input in the ball ({ball}) has another class; class 9 at "
+        "out/digits-1.refuted.npy, confirmed by torch; proven up to ε = #",
+        f"digits.npz#2: 7, but labelled 5; undecided: neither proven nor refuted for the ball ({ball}); AO(B) <= #; an "
+        "attack found no counterexample; proven up to ε = #",
     ]
-    assert counts == f"proven: 1 of 3 inputs (# %) {ball}; refuted: 1; undecided: 1"
-    assert accuracy == f"certified accuracy, proven and predicted as labelled: 1 of 3 labelled inputs (# %) {ball}"
+    assert counts == f"proven: 1 of 3 inputs (# %) for {ball}; refuted: 1; undecided: 1"
+    assert accuracy == f"certified accuracy, proven and predicted as labelled: 1 of 3 labelled inputs (# %) for {ball}"
 
 
 def test_certified_accuracy_counts_what_is_proven_and_right(three: Path) -> None:
@@ -159,7 +160,8 @@ def test_an_onnx_file_is_confirmed_by_onnxruntime(tmp_path: Path, monkeypatch: p
         None,
     )
     line = called(*words, "0.11").stdout.splitlines()[0]
-    assert line.startswith("x.npy: 0: refuted for ε = 0.11 in L∞, values without limits: ")
+    ball = "the ball (ε = 0.11 in L∞, values without limits)"
+    assert line.startswith(f"x.npy: 0; refuted: an input in {ball} has another class; class 1 at ")
     assert ", confirmed by onnxruntime; proven up to ε = 0.09" in line
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     alone = called(*words, "0.11").stdout.splitlines()[0]
@@ -182,9 +184,8 @@ def test_another_class_than_the_prediction_is_said(tmp_path: Path) -> None:
     words = ("verify", MODEL, tmp_path / "x.npy", "--eps", "0.001", "--target", "3", "--out", tmp_path / "out")
     line = called(*words).stdout.splitlines()[0]
     assert line.startswith(
-        "x.npy: 7, asked about 3, which is not the prediction: refuted for ε = 0.001 in L∞, values within "
-        "[0, 1]: classified as 7 at the input "
-        "itself, confirmed by torch; no radius is proven"
+        "x.npy: 7, asked about 3, which is not the prediction; refuted: the input itself has another class; class 7 "
+        "at the input itself, confirmed by torch; no radius is proven"
     )
     entry = json_of(*words)["inputs"][0]
     assert (entry["predicted"], entry["target"], entry["verdict"], entry["radius"]) == (7, 3, "refuted", 0.0)
@@ -199,12 +200,12 @@ def test_what_cannot_be_bounded_is_undecided_and_the_others_are_answered(tmp_pat
     found = called("verify", f"{tmp_path / 'net.py'}:Net", tmp_path / "rows.csv", "--eps", "0.1", "--no-radius")
     assert found.exit_code == 1
     first, second, third, _ = found.stdout.splitlines()
-    assert ": proven for" in first
+    assert "; proven: no input" in first
     assert re.search(
-        r": undecided for ε = 0.1 in L∞, values without limits: no bound \(.*log.*\), and an attack found nothing",
+        r"; undecided: neither .* for the ball \(ε = 0.1 .*\); no bound \(.*log.*\); an attack found no counterexample",
         second,
     )
-    assert ": proven for" in third
+    assert "; proven: no input" in third
 
 
 def test_the_ball_is_stated_in_the_user_s_values(tmp_path: Path) -> None:
@@ -261,20 +262,21 @@ def test_a_search_decides_from_both_sides(three: Path, monkeypatch: pytest.Monke
         whole: Any = {"full_lower": reached, "frozen_lower": torch.zeros(1, 0), "points": points[:, None]}
         return pm.Overlap(upper, torch.zeros(1, 0), here, torch.tensor([target]), True, **whole)
 
-    def climbs(*_: Any) -> Any:
+    def no_starts(*_: Any) -> Any:
         tried.append(1)
         return iter(())
 
     monkeypatch.setattr("proofmap.cli.commands.verify_decisions.overlap", overlap)
-    monkeypatch.setattr("proofmap.attack.counterexample.climbs", climbs)
+    monkeypatch.setattr("proofmap.attack.counterexample.run_pgd_starts", no_starts)
     monkeypatch.chdir(three)
     limits = ("--bounds", "exact", "--seconds", "5", "--no-radius")
     lines = called("verify", MODEL, "digits.npz", "--eps", "0.04", *limits).stdout.splitlines()
-    ball = "for ε = 0.04 in L∞, values within [0, 1]"
-    assert lines[0] == f"digits.npz#0: 2, as labelled: proven {ball}: AO(B) in [-4.00, -3.00]"
-    assert lines[1].startswith(f"digits.npz#1: 4, as labelled: refuted {ball}: classified as 9 at out/digits-1.refuted")
+    ball = "the ball (ε = 0.04 in L∞, values within [0, 1])"
+    assert lines[0] == f"digits.npz#0: 2, as labelled; proven: no input in {ball} changes the class; AO(B) in [-4.00, -3.00]"
+    assert lines[1].startswith(f"digits.npz#1: 4, as labelled; refuted: an input in {ball} has another class; class 9 at ")
     assert lines[2] == (
-        f"digits.npz#2: 7, but labelled 5: undecided {ball}: AO(B) in [-0.50, 0.50], and an attack found nothing"
+        f"digits.npz#2: 7, but labelled 5; undecided: neither proven nor refuted for {ball}; AO(B) in [-0.50, 0.50]; an "
+        "attack found no counterexample"
     )
     assert len(tried) == 1  # at the third, of which nothing was met
 

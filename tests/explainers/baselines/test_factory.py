@@ -206,7 +206,7 @@ def test_wrong_settings_are_refused(name: str, settings: dict[str, Any], message
 def test_who_needs_a_ball_says_so(name: str, graph: pm.Graph) -> None:
     settings = {"split": "3"} if name == "hybrid" else {}
     if issubclass(BASELINES[name], Explainer):
-        with pytest.raises(InputError, match=f"{name} got no ball, expected one"):
+        with pytest.raises(InputError, match=f"{name} got no ball, expected the ball of allowed changes: give ball=pm"):
             as_attributor(name, graph, settings=settings)
     else:
         assert isinstance(as_attributor(name, graph), Attributor)

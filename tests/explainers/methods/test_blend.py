@@ -38,7 +38,7 @@ def test_a_blend_is_three_maps_in_parts(share: float, noise: float) -> None:
 
 
 def test_parts_are_of_one_whole() -> None:
-    with pytest.raises(InputError, match=r"got share=0\.6 and noise=0\.5, expected at most 1 together"):
+    with pytest.raises(InputError, match=r"got share=0\.6 and noise=0\.5, expected a sum of at most 1"):
         pm.BlendEVA(network(RELU), BALL, share=0.6, noise=0.5)
 
 
