@@ -231,7 +231,7 @@ def test_without_a_radius_and_a_method_both_are_chosen_and_said(
     assert Path(entry["proof"]["picture"]).is_file()
     said = called(*words, "--within", "30").stdout
     assert "Map: BlendEVA, from " in said
-    assert "Proof: no input in the ball (ε = " in said
+    assert "Proven: no input in the ball (ε = " in said
     assert "of 30 seconds for 1 sample" in said
 
 
