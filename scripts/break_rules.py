@@ -1496,7 +1496,12 @@ BREAKS = [
     ),
     # claims for others
     Break("inputs/membership.py", "torch.where(error < 0,", "torch.where(error > 9,", HULL),
-    Break("claims/claim.py", "torch.where(delta == low - x, low, add_rounded_down(x, delta).maximum(low))", "add_rounded_down(x, delta)", HULL),
+    Break(
+        "claims/claim.py",
+        "torch.where(delta == low - x, low, add_rounded_down(x, delta).maximum(low))",
+        "add_rounded_down(x, delta)",
+        HULL,
+    ),
     Break("claims/claim.py", "if ball.norm != inf:", "if ball.norm == 5:", HULL),
     Break("claims/claim.py", "delta * _TWO_ROUNDINGS", "delta / _TWO_ROUNDINGS", HULL),
     Break("claims/claim.py", "return product if below else", "return product if product else", CLAIM),

@@ -58,8 +58,8 @@ def test_three_answers_each_with_its_ball(three: Path, monkeypatch: pytest.Monke
     ball = "ε = 2/59 in L∞, values within [0, 1]"
     *lines, counts, accuracy = (re.sub(r"\d+\.\d+", "#", line) for line in found.stdout.splitlines())
     assert lines == [
-        f"digits.npz#0: 2, as labelled; proven: no input in the ball ({ball}) changes the class; AO(B) <= -#; proven up "
-        "to ε = #",
+        f"digits.npz#0: 2, as labelled; proven: no input in the ball ({ball}) changes the class; AO(B) <= -#; proven "
+        "up to ε = #",
         f"digits.npz#1: 4, as labelled; refuted: an input in the ball ({ball}) has another class; class 9 at "
         "out/digits-1.refuted.npy, confirmed by torch; proven up to ε = #",
         f"digits.npz#2: 7, but labelled 5; undecided: neither proven nor refuted for the ball ({ball}); AO(B) <= #; an "
@@ -272,11 +272,12 @@ def test_a_search_decides_from_both_sides(three: Path, monkeypatch: pytest.Monke
     limits = ("--bounds", "exact", "--seconds", "5", "--no-radius")
     lines = called("verify", MODEL, "digits.npz", "--eps", "0.04", *limits).stdout.splitlines()
     ball = "the ball (ε = 0.04 in L∞, values within [0, 1])"
-    assert lines[0] == f"digits.npz#0: 2, as labelled; proven: no input in {ball} changes the class; AO(B) in [-4.00, -3.00]"
-    assert lines[1].startswith(f"digits.npz#1: 4, as labelled; refuted: an input in {ball} has another class; class 9 at ")
+    first, second = "digits.npz#0: 2, as labelled", "digits.npz#1: 4, as labelled"
+    assert lines[0] == f"{first}; proven: no input in {ball} changes the class; AO(B) in [-4.00, -3.00]"
+    assert lines[1].startswith(f"{second}; refuted: an input in {ball} has another class; class 9 at ")
     assert lines[2] == (
-        f"digits.npz#2: 7, but labelled 5; undecided: neither proven nor refuted for {ball}; AO(B) in [-0.50, 0.50]; an "
-        "attack found no counterexample"
+        f"digits.npz#2: 7, but labelled 5; undecided: neither proven nor refuted for {ball}; AO(B) in [-0.50, 0.50]; "
+        "an attack found no counterexample"
     )
     assert len(tried) == 1  # at the third, of which nothing was met
 
