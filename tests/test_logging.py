@@ -44,20 +44,20 @@ def test_nothing_is_printed_where_nobody_listens(
 def test_an_explainer_says_when_it_begins_and_ends(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "proofmap"):
         explainer(batch=1).explain(X)
-    begins, ends = said(caplog, "explain.explainer", logging.INFO)
+    begins, ends = said(caplog, "explainers.explainer", logging.INFO)
     assert begins == "EVA explains 2 samples of shape (4,), 2 groups"
     assert ends.startswith("EVA explained 2 samples in ")
-    assert said(caplog, "explain.explainer", logging.DEBUG) == ["EVA: 1 of 2 samples", "EVA: 2 of 2 samples"]
+    assert said(caplog, "explainers.explainer", logging.DEBUG) == ["EVA: 1 of 2 samples", "EVA: 2 of 2 samples"]
 
 
 def test_a_search_says_what_it_closed(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "proofmap"):
         found = explainer(bounds=pm.bounds.Exact(seconds=20)).explain(X)
     assert bool((found.overlap.full - found.overlap.full_lower < 0.01).all())
-    begins, ends = said(caplog, "tree.close", logging.INFO)
+    begins, ends = said(caplog, "search.exact", logging.INFO)
     assert begins.startswith("Exact searches 2 samples of 3 balls each, for at most ")
     assert ends.startswith("Exact closed 2 of 2 samples in ")
-    details = sorted(said(caplog, "tree.close", logging.DEBUG))
+    details = sorted(said(caplog, "search.exact", logging.DEBUG))
     assert [text.split(":")[0] for text in details] == ["sample 0", "sample 1"]
     assert all(text.endswith(", closed") for text in details)
 
@@ -69,5 +69,5 @@ def test_a_run_says_what_there_is_to_do(caplog: pytest.LogCaptureFixture, tmp_pa
         with caplog.at_level(logging.DEBUG, "proofmap"), patch("proofmap.runs.totals_figure.draw", lambda totals: b""):
             run(Digits(), digits_model(), job(), out, progress=False)
         begins = f"run into {out} begins: {COUNT} samples, {todo} of 4 chunks to do"
-        assert said(caplog, "runs.run", logging.INFO) == [begins, f"run into {out} ends"]
-        assert len(said(caplog, "runs.run", logging.DEBUG)) == todo
+        assert said(caplog, "runs.dataset_run", logging.INFO) == [begins, f"run into {out} ends"]
+        assert len(said(caplog, "runs.dataset_run", logging.DEBUG)) == todo
