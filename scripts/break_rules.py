@@ -35,8 +35,8 @@ SCALAR = "tests/rules/test_scalar.py"
 WEIGHTS = "tests/graph/torch/test_trace.py::test_weights_that_are_no_numbers_are_refused"
 FOLLOWED, LAYERS, MASKED = (
     "tests/graph/torch/test_batch_axis_tracking.py",
-    "tests/graph/torch/test_layers.py",
-    "tests/graph/builder/test_softmax.py",
+    "tests/graph/torch/operators/test_layers.py",
+    "tests/graph/builder/test_softmax_layers.py",
 )
 ROUNDED = "tests/rounding/test_bound_errors.py"
 HOSTILE = f"{ROUNDED}::test_hostile_networks_are_never_proven_wrongly"
@@ -135,12 +135,12 @@ LEAPS = "tests/attack/test_restarts.py"
 REACH = "tests/attack/test_lower_bounds.py"
 AGREE = "tests/graph/test_agreement.py"
 BROADCAST = "tests/graph/onnx/test_broadcast.py"
-TRACED = "tests/graph/torch/test_linear.py"
-READ = "tests/graph/onnx/test_linear.py"
+TRACED = "tests/graph/torch/operators/test_linear.py"
+READ = "tests/graph/onnx/operators/test_linear.py"
 ATTENTION = "tests/graph/onnx/test_attention.py"
-LEARNED = "tests/graph/onnx/test_ml_domain.py"
-NORMED = "tests/graph/onnx/test_norms.py"
-RECURRENT = "tests/graph/onnx/test_recurrent.py"
+LEARNED = "tests/graph/onnx/operators/test_ml_domain.py"
+NORMED = "tests/graph/onnx/operators/test_norms.py"
+RECURRENT = "tests/graph/onnx/operators/test_recurrent.py"
 WHOLE = "tests/graph/onnx/test_single_sample.py"
 FOREIGN = "tests/graph/test_opaque.py"
 LAST = "tests/graph/rewrite/test_probability_head.py"
@@ -249,13 +249,13 @@ BREAKS = [
         LINEAR,
     ),
     # what is read
-    Break("graph/onnx/operator_table.py", "b.broadcast_to(call.name, x, powers)", "x", BROADCAST),
+    Break("graph/onnx/operators/operator_table.py", "b.broadcast_to(call.name, x, powers)", "x", BROADCAST),
     Break("graph/onnx/load.py", "not named or not all(", "not named and not all(", AGREE),
     Break("graph/agreement.py", "if off <= tolerance:", "if off >= 0:", AGREE),
     Break("graph/agreement.py", "if reference.other and", "if False and", AGREE),
-    Break("graph/torch/check.py", "if precision != x.dtype and", "if False and", AGREE),
+    Break("graph/torch/model_agreement.py", "if precision != x.dtype and", "if False and", AGREE),
     Break(
-        "graph/onnx/check.py",
+        "graph/onnx/model_agreement.py",
         "require_agreement(graph, Reference(run, run.double, other=True), points, whose, _ADVICE)",
         "pass",
         AGREE,
@@ -293,15 +293,15 @@ BREAKS = [
     Break("graph/torch/batch_axis_tracking.py", "axis, outer // passed, x.error)", "axis, 1, x.error)", FOLLOWED),
     Break("graph/torch/batch_axis_tracking.py", "x.axis - sum(axis < x.axis for axis in gone)", "x.axis", FOLLOWED),
     Break(
-        "graph/builder/softmax.py",
+        "graph/builder/softmax_layers.py",
         "hidden = None if node.bias is None else node.bias == -inf",
         "hidden = None",
         MASKED,
     ),
-    Break("graph/builder/softmax.py", "shown if hidden is None else shown & ~hidden", "shown", MASKED),
-    Break("graph/builder/softmax.py", "shown = kept | (node.weight == 0)", "shown = kept", MASKED),
-    Break("graph/builder/softmax.py", "not bool((node.weight > 0).all())", "False", MASKED),
-    Break("graph/builder/softmax.py", "torch.cat(places).argsort()", "torch.cat(places)", MASKED),
+    Break("graph/builder/softmax_layers.py", "shown if hidden is None else shown & ~hidden", "shown", MASKED),
+    Break("graph/builder/softmax_layers.py", "shown = kept | (node.weight == 0)", "shown = kept", MASKED),
+    Break("graph/builder/softmax_layers.py", "not bool((node.weight > 0).all())", "False", MASKED),
+    Break("graph/builder/softmax_layers.py", "torch.cat(places).argsort()", "torch.cat(places)", MASKED),
     Break("graph/builder/attention.py", "1 / sqrt(size) if scale is None else scale", "1 / sqrt(size)", LAYERS),
     Break("graph/builder/attention.py", "    if causal:\n", "    if False:\n", LAYERS),
     Break("graph/builder/unrolled_recurrent.py", "outs if direction == 0 else outs[::-1]", "outs", LAYERS),
@@ -311,10 +311,17 @@ BREAKS = [
         "[parts[k]]) for k in (1, 0, 3))",
         LAYERS,
     ),
-    Break("graph/torch/recurrent.py", "not torch.equal(state, state[:, :1].expand_as(state))", "False", LAYERS),
+    Break(
+        "graph/torch/operators/recurrent.py", "not torch.equal(state, state[:, :1].expand_as(state))", "False", LAYERS
+    ),
     Break("graph/torch/trace.py", "torch.isneginf(tensor) & own", "torch.isneginf(tensor)", WEIGHTS),
-    Break("graph/torch/norms.py", "1 / (count - less)", "1 / count", LAYERS),
-    Break("graph/torch/norms.py", "if own or mean is None or var is None:", "if mean is None or var is None:", LAYERS),
+    Break("graph/torch/operators/norms.py", "1 / (count - less)", "1 / count", LAYERS),
+    Break(
+        "graph/torch/operators/norms.py",
+        "if own or mean is None or var is None:",
+        "if mean is None or var is None:",
+        LAYERS,
+    ),
     Break(
         "graph/builder/scalar_functions.py",
         "node.inputs == b.nodes[sign].inputs",
@@ -329,14 +336,16 @@ BREAKS = [
     ),
     Break("graph/builder/weighted_sums.py", "pads = (n, -1) if exclusive", "pads = (n - 1, 0) if exclusive", READ),
     Break(
-        "graph/onnx/resizing.py",
+        "graph/onnx/operators/resizing.py",
         '"ceil" if settings.rounding == "simple" and scale < 1 else settings.rounding',
         "settings.rounding",
         READ,
     ),
-    Break("graph/onnx/node_inputs.py", "self.attributes.keys() - self.used - _WITHOUT_EFFECT", "()", ATTENTION),
+    Break(
+        "graph/onnx/operators/node_inputs.py", "self.attributes.keys() - self.used - _WITHOUT_EFFECT", "()", ATTENTION
+    ),
     Break("graph/onnx/load.py", "alone = batch == 1 or check(", "alone = True or check(", WHOLE),
-    Break("graph/onnx/check.py", "if self.batch_first and any(", "if False and any(", WHOLE),
+    Break("graph/onnx/model_agreement.py", "if self.batch_first and any(", "if False and any(", WHOLE),
     Break("graph/onnx/single_sample.py", "return axis % rank", "return max(axis % rank - 1, 0)", WHOLE),
     Break(
         "graph/builder/weighted_layers.py",
@@ -344,18 +353,23 @@ BREAKS = [
         "shape[:-1]",
         WHOLE,
     ),
-    Break("graph/onnx/recurrent.py", "    i, o, f = (", "    i, f, o = (", RECURRENT),
-    Break("graph/onnx/recurrent.py", 'before = not call.get("', 'before = call.get("', RECURRENT),
-    Break("graph/onnx/recurrent.py", '== "reverse" or direction == 1', '== "reverse"', RECURRENT),
-    Break("graph/onnx/norms.py", 'and [node.attributes["axis"]] == axes', "", NORMED),
-    Break("graph/onnx/norms.py", "inverse), -1.0, 1.0)", "inverse), -0.5, 0.5)", NORMED),
-    Break("graph/onnx/norms.py", "if call.opset < 21:", "if False:", NORMED),
-    Break("graph/builder/softmax.py", "high=0.0", "high=-0.1", NORMED),
-    Break("graph/builder/softmax.py", "low=1.0", "low=1.5", NORMED),
-    Break("graph/onnx/reductions.py", "[y, *rest]", "[y]", NORMED),
-    Break("graph/onnx/ml_domain.py", "-offset * scale", "-offset", LEARNED),
-    Break("graph/onnx/ml_domain.py", "torch.cat([0 * part, part])", "torch.cat([-part, part])", LEARNED),
-    Break("graph/onnx/shapes.py", "scalar_functions.affine_source(b, xs[0]) == (xs[1], -1.0, 1.0)", "True", LEARNED),
+    Break("graph/onnx/operators/recurrent.py", "    i, o, f = (", "    i, f, o = (", RECURRENT),
+    Break("graph/onnx/operators/recurrent.py", 'before = not call.get("', 'before = call.get("', RECURRENT),
+    Break("graph/onnx/operators/recurrent.py", '== "reverse" or direction == 1', '== "reverse"', RECURRENT),
+    Break("graph/onnx/operators/norms.py", 'and [node.attributes["axis"]] == axes', "", NORMED),
+    Break("graph/onnx/operators/norms.py", "inverse), -1.0, 1.0)", "inverse), -0.5, 0.5)", NORMED),
+    Break("graph/onnx/operators/norms.py", "if call.opset < 21:", "if False:", NORMED),
+    Break("graph/builder/softmax_layers.py", "high=0.0", "high=-0.1", NORMED),
+    Break("graph/builder/softmax_layers.py", "low=1.0", "low=1.5", NORMED),
+    Break("graph/onnx/operators/reductions.py", "[y, *rest]", "[y]", NORMED),
+    Break("graph/onnx/operators/ml_domain.py", "-offset * scale", "-offset", LEARNED),
+    Break("graph/onnx/operators/ml_domain.py", "torch.cat([0 * part, part])", "torch.cat([-part, part])", LEARNED),
+    Break(
+        "graph/onnx/operators/shapes.py",
+        "scalar_functions.affine_source(b, xs[0]) == (xs[1], -1.0, 1.0)",
+        "True",
+        LEARNED,
+    ),
     Break("graph/onnx/message_fields.py", "np.isposinf(array).any()", "False", ATTENTION),
     # the walk
     Break("graph/walk.py", "pending[name] = pending[name] + part", "pending[name] = part", SOUND),

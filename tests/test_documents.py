@@ -15,7 +15,7 @@ from proofmap import __version__
 from proofmap.bounds.method import METHODS
 from proofmap.cli.options.option_names import METRICS
 from proofmap.graph.ops import OPERATIONS
-from proofmap.graph.torch.operator_table import CONVERTERS
+from proofmap.graph.torch.operators.operator_table import CONVERTERS
 from proofmap.rules import RULES
 from tests.pages import READ, ROOT, RUN, blocks, run
 

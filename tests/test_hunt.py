@@ -26,9 +26,9 @@ from proofmap.graph import trace
 from proofmap.graph.builder import pooling, scalar_functions, weighted_layers
 from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.ir import Node
-from proofmap.graph.onnx import operator_table as onnx_ops
+from proofmap.graph.onnx.operators import operator_table as onnx_ops
 from proofmap.graph.sliding_windows import SlidingWindow
-from proofmap.graph.torch import operator_table as aten
+from proofmap.graph.torch.operators import operator_table as aten
 from proofmap.rules import Interval, Linear
 from proofmap.rules.piecewise import ReLU
 from proofmap.rules.s_shaped import Tanh

@@ -19,7 +19,7 @@ import pytest
 
 from fuzz.hunting import files
 from fuzz.hunting.finding import Finding, Tally
-from proofmap.graph.onnx import operator_table as onnx_ops
+from proofmap.graph.onnx.operators import operator_table as onnx_ops
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "hunt.py"
 

@@ -22,9 +22,9 @@ from fuzz.hunting.points import values_of
 from fuzz.hunting.rounding import at_points, floor_of, units
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph import Graph, bounded, load
-from proofmap.graph.onnx.ml_domain import ML_OPERATORS
-from proofmap.graph.onnx.operator_table import CONVERTERS
-from proofmap.graph.onnx.recurrent import RECURRENT
+from proofmap.graph.onnx.operators.ml_domain import ML_OPERATORS
+from proofmap.graph.onnx.operators.operator_table import CONVERTERS
+from proofmap.graph.onnx.operators.recurrent import RECURRENT
 from tests.graph.onnx.files import Array
 
 MAKERS: dict[str, Make] = {**SCALARS, **LAYERS, **SHAPES, **NORMS}

@@ -15,7 +15,7 @@ from fuzz.hunting.torch_rows import ROWS
 from fuzz.hunting.torch_scalars import SCALARS, Make
 from fuzz.hunting.torch_shapes import SHAPES
 from proofmap import Ball, Family
-from proofmap.graph.torch.operator_table import CONVERTERS
+from proofmap.graph.torch.operators.operator_table import CONVERTERS
 
 MAKERS: dict[str, Make] = {**SCALARS, **LAYERS, **SHAPES, **ROWS}
 

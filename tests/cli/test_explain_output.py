@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from proofmap.cli.explain_output import line, record
-from proofmap.cli.options.samples_and_balls import Case
+from proofmap.cli.options.samples_and_balls import SampleInBall
 from proofmap.explainers import Explanation, Origin, Source
 from proofmap.inputs.ball import Ball
 from proofmap.sources import Preparation
@@ -21,8 +21,8 @@ from tests.runs.setting import digits_model
 BALL = "ε = 0.01 in L∞, values within [0, 1]"
 
 
-def case(e: Explanation) -> Case:
-    return Case("x.npy", e.x, Ball(0.01, domain=(0.0, 1.0)), lambda: Source("x.npy"))
+def case(e: Explanation) -> SampleInBall:
+    return SampleInBall("x.npy", e.x, Ball(0.01, domain=(0.0, 1.0)), lambda: Source("x.npy"))
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from proofmap.errors import ModelError
 from proofmap.graph import Graph, trace
 from proofmap.graph.agreement import relative_difference
 from proofmap.graph.builder.graph_builder import Builder
-from proofmap.graph.onnx.check import _ReferenceRuns
-from proofmap.graph.onnx.operator_table import CONVERTERS
+from proofmap.graph.onnx.model_agreement import _ReferenceRuns
+from proofmap.graph.onnx.operators.operator_table import CONVERTERS
 from tests.graph.onnx.files import floats, ints, loaded, make, run
 from tests.models import Apply
 

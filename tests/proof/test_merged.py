@@ -20,11 +20,11 @@ from tests.proof.worst import Sum
 Merged = Callable[[Array, float, float], Sum]
 
 
-def factor(network: checker.Network, node: checker.Node, value: float) -> checker.Node:
+def factor(network: checker.Network, node: checker.Value, value: float) -> checker.Value:
     return network.affine(node, np.array([value]), 0.0)
 
 
-def summand(network: checker.Network, node: checker.Node, value: float) -> checker.Node:
+def summand(network: checker.Network, node: checker.Value, value: float) -> checker.Value:
     return network.affine(node, 1.0, value)
 
 

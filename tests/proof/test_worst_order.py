@@ -18,11 +18,11 @@ UNIT = 2.0**-24
 ROW = np.zeros((1, 1), int)
 
 
-def dense(network: checker.Network, x: checker.Node, w: Array, b: float) -> checker.Node:
+def dense(network: checker.Network, x: checker.Value, w: Array, b: float) -> checker.Value:
     return network.linear(x, (1,), np.asarray(w)[None, None, None], np.array([b]), ROW, 1, 0)
 
 
-def bounds(x: Array, *build: Callable[[checker.Network, checker.Node], checker.Node]) -> tuple[Fraction, Fraction]:
+def bounds(x: Array, *build: Callable[[checker.Network, checker.Value], checker.Value]) -> tuple[Fraction, Fraction]:
     """The interval of the last value at x, which holds every way of computing it in float32."""
     network = checker.Network(nodes=[], units=0)
     node = network.add("input", [], x.shape)
@@ -117,7 +117,7 @@ def one_less(count: Any) -> Any:
     return np.maximum(count - 1, 0) * UNIT
 
 
-def kept_after_slices(node: checker.Node) -> Array:
+def kept_after_slices(node: checker.Value) -> Array:
     used: Array = np.sum(node.weights, axis=0) != 0
     return used
 
@@ -133,7 +133,7 @@ def test_the_search_notices_what_a_theorem_leaves_out(left_out: str, monkeypatch
     else:
         plain = checker.Prover.rounding
 
-        def rounding(self: checker.Prover, node: checker.Node, *rest: Array) -> Array:
+        def rounding(self: checker.Prover, node: checker.Value, *rest: Array) -> Array:
             node.used = kept_after_slices(node)
             return plain(self, node, *rest)
 

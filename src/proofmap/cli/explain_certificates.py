@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from proofmap.cli.options.samples_and_balls import Case
+from proofmap.cli.options.samples_and_balls import SampleInBall
 from proofmap.errors import InputError, ProofmapWarning
 from proofmap.explainers import Explanation
 from proofmap.graph import Graph
@@ -17,7 +17,7 @@ from proofmap.proof.make_certificate import Certified
 __all__ = ["check", "write"]
 
 
-def check(cases: Sequence[Case], networks: Mapping[tuple[int, ...], Graph]) -> None:
+def check(cases: Sequence[SampleInBall], networks: Mapping[tuple[int, ...], Graph]) -> None:
     """Refuse several inputs, and networks that have no certificates."""
     if len(cases) != 1:
         raise InputError(

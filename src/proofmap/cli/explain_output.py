@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.cli.options import shared_options as o
-from proofmap.cli.options.samples_and_balls import Case
+from proofmap.cli.options.samples_and_balls import SampleInBall
 from proofmap.explainers import Explanation, Origin
 from proofmap.sources import Model
 from proofmap.text.figure_titles import known
@@ -45,19 +45,19 @@ def plain(name: str) -> str:
     return stem if len(stem) <= _MAX_STEM else f"{stem[:_STEM_START]}-{stem[-_STEM_END:]}"
 
 
-def origin(case: Case, model: Model) -> Origin:
+def origin(case: SampleInBall, model: Model) -> Origin:
     """Return the origin of an input and its explanation, which the .proofmap file stores."""
     made = datetime.now().astimezone().isoformat(timespec="seconds")
     columns = case.columns if len(case.columns or ()) == case.x[0].numel() else None  # names of a row's values
     return Origin(model.source, (case.source(),), (case.label,), model.classes, columns, made)
 
 
-def decided(case: Case, e: Explanation, model: Model) -> str:
+def decided(case: SampleInBall, e: Explanation, model: Model) -> str:
     """Return the predicted class, and whether it is the label if one is known."""
     return f"{model.title(int(e.predicted))}{beside(case.label, int(e.predicted), model.title)}"
 
 
-def line(case: Case, e: Explanation, model: Model) -> str:
+def line(case: SampleInBall, e: Explanation, model: Model) -> str:
     """Return one line about an explained input."""
     aim, verdict = model.title(int(e.target)), Verdict.of(e)
     subject, answer = f"{case.name}: {decided(case, e, model)}", verdict.sentence(_ball(case, e), aim=aim)
@@ -73,7 +73,7 @@ def line(case: Case, e: Explanation, model: Model) -> str:
     return f"{subject}{other}; {answer}; {bound_text(e, name='AO(B)', signs=_SIGNS)}{known(e, 0)}"
 
 
-def _ball(case: Case, e: Explanation) -> str:
+def _ball(case: SampleInBall, e: Explanation) -> str:
     if case.boxed:
         return "the file's box"
     why = ""
@@ -87,7 +87,7 @@ def _radius(e: Explanation) -> Any:
     return eps[0] if isinstance(eps, list) else eps
 
 
-def record(case: Case, e: Explanation, model: Model, file: Path, picture: Path | None) -> dict[str, Any]:
+def record(case: SampleInBall, e: Explanation, model: Model, file: Path, picture: Path | None) -> dict[str, Any]:
     """Return a JSON record about an explained input."""
     sides = {"": e.overlap, **({} if e.opposite is None else {"opposite": e.opposite})}
     objective = e.settings.get("objective", "margin")

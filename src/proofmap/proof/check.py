@@ -143,7 +143,7 @@ class Forms(NamedTuple):
 # The network: nodes of six kinds. Every operator of a file is expressed by them.
 
 
-class Node(SimpleNamespace):
+class Value(SimpleNamespace):
     """One value of the network, flat in C order: `op`, `number`, `inputs` (numbers too), `shape`, `count` of entries.
 
     input     the network's input.
@@ -197,17 +197,17 @@ class Network(SimpleNamespace):
     float32 gives two classes the same probability though their logits differ a little.
     """
 
-    def add(self, op: str, inputs: list[Node], shape: Any, **more: Any) -> Node:
+    def add(self, op: str, inputs: list[Value], shape: Any, **more: Any) -> Value:
         given: Any = {"number": len(self.nodes), "inputs": [x.number for x in inputs], "count": math.prod(shape)}
         fits = 0 < given["count"] <= MOST_ENTRIES and min(shape, default=1) > 0 and len(self.nodes) < 2000
         fits = fits and sum(x.count for x in self.nodes) <= ENTRIES
         require(fits, "it is too large")
-        self.nodes.append(node := Node(op=op, shape=tuple(shape), **given, **more))
+        self.nodes.append(node := Value(op=op, shape=tuple(shape), **given, **more))
         return node
 
     def linear(
-        self, x: Node, shape: Any, w: Array, bias: Any, table: Array, area: int, rounds: int, exact: bool = False
-    ) -> Node:
+        self, x: Value, shape: Any, w: Array, bias: Any, table: Array, area: int, rounds: int, exact: bool = False
+    ) -> Value:
         (kernel, groups, outs, channels), bias = w.shape, np.broadcast_to(bias, shape).astype(np.float64).ravel()
         fits = x.count == groups * channels * area and len(bias) == groups * outs * table.shape[1]
         require(fits, "it has weights that do not fit the value that they multiply")
@@ -221,12 +221,16 @@ class Network(SimpleNamespace):
         more = {"weights": weights, "lost": lost, "bias": bias, "terms": kernel * channels, "used": w != 0}
         return self.add("linear", [x], shape, table=table, area=area, chain=chain, exact=exact, **more)
 
-    def chain(self, x: Node) -> Any:  # the chain that ends at x; moves of entries and changes of sign may stand between
+    def chain(
+        self, x: Value
+    ) -> Any:  # the chain that ends at x; moves of entries and changes of sign may stand between
         while (x.op == "select" and x.index.shape[1] == len(x.inputs) == 1) or (x.op == "linear" and x.exact):
             x = self.nodes[x.inputs[0]]
         return x.chain if x.op == "linear" else None
 
-    def affine(self, x: Node, factor: Any, shift: Any, rounds: int = 1, gain: float = 1.0, exact: bool = False) -> Node:
+    def affine(
+        self, x: Value, factor: Any, shift: Any, rounds: int = 1, gain: float = 1.0, exact: bool = False
+    ) -> Value:
         """Compute factor x + shift, entry by entry."""
         before, single = self.chain(x), np.abs(factor).max() if np.size(factor) == 1 else 1.0
         each = np.broadcast_to(factor, x.shape).astype(np.float64).reshape(math.prod(x.shape[:-2]), -1)
@@ -244,7 +248,7 @@ class Network(SimpleNamespace):
         require(node.chain.scale <= SCALES, "undecided, rounding: a single factor is too large or too small")
         return node
 
-    def normalize(self, x: Node, axis: int, mean: Any, std: Any, scale: Any = 1.0, bias: Any = 0.0) -> Node:
+    def normalize(self, x: Value, axis: int, mean: Any, std: Any, scale: Any = 1.0, bias: Any = 0.0) -> Value:
         """Compute (x - mean) / std scale + bias, in whatever steps; no step leaves float32's range."""
         sides = [-1, *[1] * (len(x.shape) - axis - 1)]
         mean, std, scale, bias = (np.array(each, np.float64).reshape(sides) for each in (mean, std, scale, bias))
@@ -254,25 +258,25 @@ class Network(SimpleNamespace):
         gain = float(max(1, np.abs(scale).max()) * max(1, (1 / std**2).max()))
         return self.affine(self.affine(x, 1.0, -mean, 3), scale / std, bias, 6, gain)
 
-    def plus(self, x: Node, y: Node) -> Node:  # a runtime may add one of them to the sum that computes the other
+    def plus(self, x: Value, y: Value) -> Value:  # a runtime may add one of them to the sum that computes the other
         chains = [self.chain(y), self.chain(x)]
         for chain in filter(None, chains):
             chain.summands += 1
         return self.add("add", [x, y], x.shape, chains=chains)
 
-    def relu(self, x: Node, slope: Any = 0.0) -> Node:
+    def relu(self, x: Value, slope: Any = 0.0) -> Value:
         self.units += x.count
         slope = np.broadcast_to(slope, x.shape).astype(np.float64).reshape(-1)
         require(((slope >= 0) & (slope <= 1)).all(), "it has a leaky relu with a slope that is not between 0 and 1")
         return self.add("relu", [x], x.shape, slope=slope, first=self.units - x.count)
 
-    def at_least(self, x: Node, bound: Array) -> Node:
+    def at_least(self, x: Value, bound: Array) -> Value:
         """Compute max(x, bound) as bound + relu(x - bound): exactly, as a maximum rounds nothing."""
         if not np.any(bound):
             return self.relu(x)
         return self.affine(self.relu(self.affine(x, 1.0, -bound, exact=True)), 1.0, bound, exact=True)
 
-    def maximum(self, inputs: list[Node], index: Array, shape: Any) -> Node:
+    def maximum(self, inputs: list[Value], index: Array, shape: Any) -> Value:
         """The largest of the entries that a row of the index names: as maxima of two, if they are few."""
         if not self.pairs or not 1 < index.shape[-1] <= PAIRS:
             return self.select(inputs, index, shape)
@@ -282,18 +286,18 @@ class Network(SimpleNamespace):
             values = [*(self.larger(a, b) for a, b in pairs), *values[len(values) // 2 * 2 :]]
         return values[0]
 
-    def larger(self, a: Node, b: Node) -> Node:
+    def larger(self, a: Value, b: Value) -> Value:
         """Compute max(a, b) as a + relu(b - a): exactly, as the difference is a value of the proof alone."""
         ahead = self.relu(self.add("minus", [b, a], a.shape))
         return self.add("larger", [a, ahead, b], a.shape)
 
-    def constant(self, value: Array) -> Node:
+    def constant(self, value: Array) -> Value:
         return self.add("constant", [], np.shape(value), value=np.ravel(value).astype(np.float64))
 
-    def negative(self, x: Node) -> Node:
+    def negative(self, x: Value) -> Value:
         return self.affine(x, -1.0, 0.0, exact=True)
 
-    def select(self, inputs: list[Node], index: Array, shape: Any, padded: bool = False) -> Node:
+    def select(self, inputs: list[Value], index: Array, shape: Any, padded: bool = False) -> Value:
         index = index.reshape(math.prod(shape), -1)
         require(index.min() >= 0 and index.max() < sum(x.count for x in inputs), "it moves entries that are not there")
         return self.add("select", inputs, shape, index=index, padded=padded)
@@ -312,7 +316,7 @@ def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:  # what is there tw
     return dict(pairs)
 
 
-def prepared(network: Network, x: Node, prepare: dict[str, Any]) -> Node:
+def prepared(network: Network, x: Value, prepare: dict[str, Any]) -> Value:
     """(x - mean) / std, for the layout NHWC with the channels last: computed in float32, before the file's network."""
     mean, std, layout = _fields({"layout": "NCHW", **prepare}, "mean std layout")
     if (mean, std) != (None, None):
@@ -569,7 +573,7 @@ def read_inputs(node: SimpleNamespace, names: list[str], values: dict[str, Any])
         require(name in values or (not name and which.endswith("?")), f"its input {key} is not computed before")
         found[key] = value = values[name] if name else None
         kind = "f" if key in FLOATS else "i" if key in INTEGERS else None
-        constant = value is None or (not isinstance(value, Node) and value.dtype.kind == kind)
+        constant = value is None or (not isinstance(value, Value) and value.dtype.kind == kind)
         require(constant or not kind, f"its input {key} is no constant of the right type")
     return found
 
@@ -593,11 +597,11 @@ def _sized(shape: Any) -> Any:
 def _move(network: Network, x: Any, index: Array) -> Any:
     """The entries of a node or constant that an index names."""
     require(index.size, "it leaves no entries")
-    return network.select([x], index, index.shape) if isinstance(x, Node) else x.reshape(-1)[index]
+    return network.select([x], index, index.shape) if isinstance(x, Value) else x.reshape(-1)[index]
 
 
-def _node(x: Any) -> Node:
-    require(isinstance(x, Node), "it computes with constants alone")
+def _node(x: Any) -> Value:
+    require(isinstance(x, Value), "it computes with constants alone")
     return x  # type: ignore[no-any-return]
 
 
@@ -677,12 +681,12 @@ def _concat(network: Network, a: Any) -> Any:
     sides = {tuple(side for i, side in enumerate(x.shape) if i != axis) for x in a.x}
     require(len(sides) == 1 and all(len(x.shape) == rank for x in a.x), "it joins values that do not fit")
     _sized([sum(math.prod(x.shape) for x in a.x)])
-    constants = [x for x in a.x if not isinstance(x, Node)]
+    constants = [x for x in a.x if not isinstance(x, Value)]
     require(len({x.dtype for x in constants}) <= 1, "it joins constants of several types")
     if len(constants) == len(a.x):
         return np.concatenate(constants, axis)
     require(all(x.dtype == np.float32 for x in constants), "it has a constant that is not float32")
-    nodes = [x if isinstance(x, Node) else network.constant(x) for x in a.x]
+    nodes = [x if isinstance(x, Value) else network.constant(x) for x in a.x]
     starts = np.cumsum([0, *(x.count for x in nodes)])
     index = np.concatenate([_places(x) + start for x, start in zip(nodes, starts, strict=False)], axis)
     return network.select(nodes, index, index.shape)
@@ -703,52 +707,52 @@ def _pad(network: Network, a: Any) -> Any:
 
 def _pair(network: Network, a: Any) -> tuple[Any, Any]:
     """Two values, nodes in the shape that both are broadcast to; one may be a constant."""
-    require(isinstance(a.x, Node) or isinstance(a.y, Node), "it computes with constants alone")
-    constants = [x for x in (a.x, a.y) if not isinstance(x, Node)]
+    require(isinstance(a.x, Value) or isinstance(a.y, Value), "it computes with constants alone")
+    constants = [x for x in (a.x, a.y) if not isinstance(x, Value)]
     require(all(x.dtype == np.float32 for x in constants), "it has a constant that is not float32")
     shape = _sized(np.broadcast_shapes(a.x.shape, a.y.shape))
     found = []
     for x in (a.x, a.y):  # constants stay as they are
-        grows = isinstance(x, Node) and x.shape != shape
+        grows = isinstance(x, Value) and x.shape != shape
         found.append(_move(network, x, np.broadcast_to(_places(x), shape)) if grows else x)
     return found[0], found[1]
 
 
 def _add(network: Network, a: Any) -> Any:
     x, y = _pair(network, a)
-    if isinstance(x, Node) and isinstance(y, Node):
+    if isinstance(x, Value) and isinstance(y, Value):
         return network.plus(x, y)
-    return network.affine(x, 1.0, y) if isinstance(x, Node) else network.affine(y, 1.0, x)
+    return network.affine(x, 1.0, y) if isinstance(x, Value) else network.affine(y, 1.0, x)
 
 
 def _subtract(network: Network, a: Any) -> Any:
-    turned = network.negative(a.y) if isinstance(a.y, Node) else -a.y
+    turned = network.negative(a.y) if isinstance(a.y, Value) else -a.y
     return _add(network, SimpleNamespace(x=a.x, y=turned))
 
 
 def _multiply(network: Network, a: Any) -> Any:
     x, y = _pair(network, a)
-    require(not (isinstance(x, Node) and isinstance(y, Node)), "it multiplies two values")
-    return network.affine(x, y, 0.0) if isinstance(x, Node) else network.affine(y, x, 0.0)
+    require(not (isinstance(x, Value) and isinstance(y, Value)), "it multiplies two values")
+    return network.affine(x, y, 0.0) if isinstance(x, Value) else network.affine(y, x, 0.0)
 
 
 def _divide(network: Network, a: Any) -> Any:
     x, y = _pair(network, a)
-    require(isinstance(x, Node) and not isinstance(y, Node), "it divides by a value that is no constant")
+    require(isinstance(x, Value) and not isinstance(y, Value), "it divides by a value that is no constant")
     require(((np.abs(y) >= 2.0**-100) & (np.abs(y) <= 2.0**100)).all(), "it divides by a number near 0 or infinity")
     return network.affine(x, 1 / y.astype(np.float64), 0.0, 2)
 
 
 def _maximum(network: Network, a: Any) -> Any:
     x, y = _pair(network, a)
-    if isinstance(x, Node) and isinstance(y, Node):
+    if isinstance(x, Value) and isinstance(y, Value):
         index = np.stack([np.arange(x.count), np.arange(x.count) + x.count], 1)
         return network.maximum([x, y], index, x.shape)
-    return network.at_least(x, y) if isinstance(x, Node) else network.at_least(y, x)
+    return network.at_least(x, y) if isinstance(x, Value) else network.at_least(y, x)
 
 
 def _minimum(network: Network, a: Any) -> Any:
-    turned = [network.negative(x) if isinstance(x, Node) else -x for x in (a.x, a.y)]
+    turned = [network.negative(x) if isinstance(x, Value) else -x for x in (a.x, a.y)]
     return network.negative(_maximum(network, SimpleNamespace(x=turned[0], y=turned[1])))
 
 
@@ -770,7 +774,7 @@ def _prelu(network: Network, a: Any) -> Any:
     return network.relu(_node(a.x), a.slope)
 
 
-def _rows(network: Network, x: Node, w: Array, bias: Any) -> Node:
+def _rows(network: Network, x: Value, w: Array, bias: Any) -> Value:
     """Compute x (..., M, K) times w (K, N), plus a bias (..., M, N): a convolution of K channels over M places."""
     (terms, outs), rows = w.shape, math.prod(x.shape[:-1])
     require(x.shape[-1] == terms, f"it multiplies {x.shape} by weights of {w.shape}")
@@ -783,13 +787,13 @@ def _rows(network: Network, x: Node, w: Array, bias: Any) -> Node:
     return network.select([y], np.arange(y.count).reshape(outs, rows).T, shape)
 
 
-def _product(network: Network, x: Any, y: Any, bias: Any) -> Node:
+def _product(network: Network, x: Any, y: Any, bias: Any) -> Value:
     """Compute x times y, one a node and the other a matrix of constants, plus a bias."""
-    require(isinstance(x, Node) != isinstance(y, Node), "it multiplies two values, or two constants")
-    w, value = (y, x) if isinstance(x, Node) else (x, y)
+    require(isinstance(x, Value) != isinstance(y, Value), "it multiplies two values, or two constants")
+    w, value = (y, x) if isinstance(x, Value) else (x, y)
     good = w.ndim == 2 and w.dtype.kind == "f" and len(value.shape) >= 2
     require(good, "it multiplies by a constant that is no float32 matrix, or a value that is no matrix")
-    if isinstance(x, Node):
+    if isinstance(x, Value):
         return _rows(network, x, w, bias)
     (*before, terms, columns), (outs, width) = y.shape, w.shape
     require(width == terms and math.prod(before) == 1, f"it multiplies weights of {w.shape} by {y.shape}")
@@ -849,7 +853,7 @@ def _conv(network: Network, a: Any) -> Any:
     return network.linear(x, shape, weights, bias.reshape(-1, *[1] * len(places)), table, math.prod(x.shape[2:]), 0)
 
 
-def _pool(network: Network, a: Any) -> tuple[Node, Array, Array, tuple[int, ...]]:
+def _pool(network: Network, a: Any) -> tuple[Value, Array, Array, tuple[int, ...]]:
     """What each entry of a pool reads (kernel, entries), x's count for padding; which is padding; and the shape."""
     x, kernel = _node(a.x), a.kernel_shape
     source = x
@@ -873,7 +877,7 @@ def _max_pool(network: Network, a: Any) -> Any:
     return network.maximum([x], np.where(read == x.count, read.min(0), read).T, shape)  # padding is never the largest
 
 
-def _mean(network: Network, x: Node, read: Array, padding: Array, counted: bool, shape: Any) -> Node:
+def _mean(network: Network, x: Value, read: Array, padding: Array, counted: bool, shape: Any) -> Value:
     """The mean of what is read. If padding is not counted: the sum, then times a factor of each entry's own."""
     kernel = len(read)
     if counted or not padding.any():
@@ -888,7 +892,7 @@ def _average_pool(network: Network, a: Any) -> Any:
     return _mean(network, x, read, padding, a.count_include_pad == 1, shape)
 
 
-def _maps(a: Any) -> tuple[Node, Array, tuple[int, ...]]:
+def _maps(a: Any) -> tuple[Value, Array, tuple[int, ...]]:
     """The entries of each map (entries, maps), and the shape with one entry for each."""
     x = _node(a.x)
     require(2 < len(x.shape) < 6, "it has an odd kernel: maps of no axis, or of more than three")
@@ -1023,7 +1027,7 @@ def read_opset(model: SimpleNamespace) -> int:
     return int(opset)
 
 
-def read_input(network: Network, x: Node, declared: SimpleNamespace) -> Any:
+def read_input(network: Network, x: Value, declared: SimpleNamespace) -> Any:
     """The value of the graph's input: x in the declared shape, with a batch axis of one where that is open."""
     shape = declared.type.tensor_type.shape
     require(shape is not None and shape.dim, "its input has no shape")
@@ -1036,7 +1040,7 @@ def read_input(network: Network, x: Node, declared: SimpleNamespace) -> Any:
 def check_declared(one: SimpleNamespace, value: Any, symbols: dict[str, int]) -> None:
     """Compare a type and shape that the file declares with those that are there; an open side has one value."""
     kind, shape = one.type.tensor_type.elem_type, one.type.tensor_type.shape
-    is_float = isinstance(value, Node) or value.dtype.kind == "f"
+    is_float = isinstance(value, Value) or value.dtype.kind == "f"
     require(kind == (1 if is_float else 7), f"{one.name!r:.40} is declared as of another type")
     sides = [] if shape is None else shape.dim
     require(shape is None or len(sides) == len(value.shape), f"{one.name!r:.40} is declared with another shape")
@@ -1065,7 +1069,7 @@ def read_network(
         with _sentence(f"node {number}, {node.op_type!r:.40}: "):
             require(node.output not in values, "its result has a name that is there already")
             values[node.output] = y = compute(network, node, opset, values, node.output == graph.output.name)
-            constants += 0 if isinstance(y, Node) else y.size
+            constants += 0 if isinstance(y, Value) else y.size
             require(constants <= 2 * ENTRIES, "it is too large: it has too many constants")
             used |= {*node.input}
     require(all(values), "it has a value without a name")
@@ -1208,7 +1212,7 @@ class Prover(SimpleNamespace):
         for kept, end in zip((self.lower, self.upper, self.radius), (lower, upper, radii), strict=True):
             kept.append(end)
 
-    def interval(self, node: Node, ends: list[tuple[Array, Array]], reach: list[Array]) -> tuple[Array, Array, Array]:
+    def interval(self, node: Value, ends: list[tuple[Array, Array]], reach: list[Array]) -> tuple[Array, Array, Array]:
         """The lower ends, upper ends and radii of a node. A constant and a maximum round nothing."""
         none = np.zeros((2, node.count, ends[0][0].shape[1] if ends else self.at.shape[1]))
         if node.op == "constant":
@@ -1233,7 +1237,7 @@ class Prover(SimpleNamespace):
         lower = np.maximum(np.maximum(first[0], other[0]), -total(-first[0], -ahead[0]))
         return lower, np.minimum(np.maximum(first[1], other[1]), total(first[1], ahead[1]))
 
-    def interval_of_relu(self, node: Node, lower: Array, upper: Array, reach: Array) -> tuple[Array, Array, Array]:
+    def interval_of_relu(self, node: Value, lower: Array, upper: Array, reach: Array) -> tuple[Array, Array, Array]:
         """A relu with a slope below 0 rounds one product; the others round nothing.
 
         float64 rounds the ends here, by a share of 2^-52. Each radius is larger by more than that than the true error.
@@ -1244,7 +1248,7 @@ class Prover(SimpleNamespace):
         return lower - radii[self.reals], upper + radii[self.reals], radii
 
     def interval_of_sum(
-        self, node: Node, ends: list[tuple[Array, Array]], reach: list[Array]
+        self, node: Value, ends: list[tuple[Array, Array]], reach: list[Array]
     ) -> tuple[Array, Array, Array]:
         """A sum of two values rounds once. Merged into the chain of one of them, the other meets all its additions."""
         merged = [0.0 if chain is None else gamma(chain.terms + chain.summands) for chain in node.chains]
@@ -1255,7 +1259,7 @@ class Prover(SimpleNamespace):
         return -total(-low, -other_low, radius), total(high, other_high, radius), radii
 
     def interval_of_linear(
-        self, node: Node, lower: Array, upper: Array, reach: Array, none: Array
+        self, node: Value, lower: Array, upper: Array, reach: Array, none: Array
     ) -> tuple[Array, Array, Array]:
         """W x + b, with x = middle + rest: W middle is summed exactly, |rest| is at most half the interval's width."""
         radii = none if node.exact else self.rounding(node, lower, upper, reach)
@@ -1267,7 +1271,7 @@ class Prover(SimpleNamespace):
         radius = radii[self.reals]
         return -total(*(-term for term in terms), spread, radius), total(*terms, spread, radius), radii
 
-    def rounding(self, node: Node, lower: Array, upper: Array, reach: Array) -> Array:
+    def rounding(self, node: Value, lower: Array, upper: Array, reach: Array) -> Array:
         """The rounding theorem: radii of W x + b in float32, summed in any order and merged, and over the reals.
 
         No set of positive terms adds up to more than `plus`, none of negative ones to more than `minus`. The errors of
@@ -1289,7 +1293,7 @@ class Prover(SimpleNamespace):
             late = late + gamma(chain.terms + chain.summands) * (np.abs(bias) + early)
         return np.stack([above(late + early), above(OWN * size + left_out)])
 
-    def one_sided_sums(self, node: Node, lower: Array, upper: Array) -> tuple[Array, Array]:
+    def one_sided_sums(self, node: Value, lower: Array, upper: Array) -> tuple[Array, Array]:
         """The largest sums of positive terms and of negative terms of W x + b, in magnitude; not yet rounded up."""
         weight, bias = np.sum(node.weights, axis=0), node.bias[:, None]
         sides = np.hstack([np.maximum(upper, 0), np.maximum(-lower, 0)])
@@ -1318,7 +1322,7 @@ class Prover(SimpleNamespace):
         ends = self.whole and self.question.suprema(of_input)
         return up(total(of_input.of(self.at[of_input.at]), constant)[:, None] + ends)
 
-    def pulled(self, node: Node, forms: Forms, leaf: Leaf | None) -> tuple[list[list[Forms]], Array]:
+    def pulled(self, node: Value, forms: Forms, leaf: Leaf | None) -> tuple[list[list[Forms]], Array]:
         """Forms of each input of a node, whose sum is at least the given forms of the node; and what is added."""
         if node.op == "constant":
             return [], forms.of(node.value[forms.at, None])
@@ -1335,7 +1339,7 @@ class Prover(SimpleNamespace):
             return self.choose(node, forms, split=leaf is not None)
         return [[forms]] * len(node.inputs), np.zeros(1)  # a sum; the input has no inputs
 
-    def bend(self, node: Node, forms: Forms, leaf: Leaf | None) -> tuple[list[Forms], Array]:
+    def bend(self, node: Value, forms: Forms, leaf: Leaf | None) -> tuple[list[Forms], Array]:
         """Forms of a relu's input z. Where z >= 0 on the leaf, the coefficient stays; where z <= 0, it meets the slope.
 
         Otherwise a negative coefficient meets a line s z, which is never above relu. A positive one meets a line
@@ -1374,7 +1378,7 @@ class Prover(SimpleNamespace):
         negative = np.maximum(-multipliers, 0) * (sides >= 0)
         return above((positive * -least + negative * most).sum(0))
 
-    def choose(self, node: Node, forms: Forms, split: bool) -> tuple[list[list[Forms]], Array]:
+    def choose(self, node: Value, forms: Forms, split: bool) -> tuple[list[list[Forms]], Array]:
         """Forms of max(a, b) as such of a, relu(b - a) and b, nowhere smaller with what is added.
 
         It is a + relu(b - a). A positive coefficient may take a line instead: with x the entry whose upper end is
@@ -1399,7 +1403,7 @@ class Prover(SimpleNamespace):
         parts = (kept + np.where(from_b, 0, of_x), kept, np.where(from_b, of_x, 0))
         return [[Forms(at, part)] for part in parts], Forms(at, taken).of(offset)
 
-    def pick(self, node: Node, forms: Forms) -> tuple[list[list[Forms]], Array]:
+    def pick(self, node: Value, forms: Forms) -> tuple[list[list[Forms]], Array]:
         """Forms of each input of a "select": of the one entry that is surely the largest, if there is one.
 
         Otherwise a negative coefficient meets the entry with the largest lower end, which the maximum is not below. A

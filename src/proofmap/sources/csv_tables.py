@@ -27,7 +27,7 @@ _LABEL = "label"
 
 
 @dataclass(frozen=True)
-class Table:
+class CsvTable:
     """The rows of a table."""
 
     path: Path
@@ -100,7 +100,7 @@ def open_table(path: Path, preparation: Preparation) -> Part:
     if not starts:
         raise FileError(f"{path} has no rows, expected one sample a line, its numbers between commas")
     columns = None if header is None else tuple(name for k, name in enumerate(header) if k != label)
-    rows = Table(path, preparation, width, label, starts)
+    rows = CsvTable(path, preparation, width, label, starts)
     return Part(len(starts), rows.read, labels=None if label is None else labels, columns=columns)
 
 

@@ -14,8 +14,8 @@ from onnx.reference import ReferenceEvaluator
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph import bounded
 from tests.graph.onnx.files import assert_same, floats, ints, loaded, make
+from tests.graph.onnx.operators.test_recurrent import assert_inside
 from tests.graph.onnx.specs import node
-from tests.graph.onnx.test_recurrent import assert_inside
 
 TOKENS, SIZE = 4, 6
 CAUSAL = np.triu(np.full((TOKENS, TOKENS), -np.inf, np.float32), 1)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph import bounded
-from proofmap.graph.onnx import check, runtime_session
+from proofmap.graph.onnx import runtime_session
 from tests.graph.onnx.files import assert_same, floats, ints, loaded, make
 from tests.graph.onnx.specs import node
 
@@ -105,7 +105,7 @@ def test_samples_that_meet_are_refused_unless_there_is_one(name: str, tmp_path: 
 
 def test_a_free_number_of_samples_needs_a_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without onnxruntime nothing shows that samples are independent: the file is refused."""
-    monkeypatch.setattr(check, "start_session", None)
+    monkeypatch.setattr(model_agreement, "start_session", None)
     monkeypatch.setattr(runtime_session, "start_session", None)
     with pytest.raises(ModelError, match=r"Transpose \(node 'a'\) mixes the samples"):
         loaded(file(FREE["a layer"], "n"), tmp_path)

@@ -14,7 +14,7 @@ from torch import Tensor
 from proofmap.errors import ModelError
 from proofmap.graph import Graph, bounded, trace
 from proofmap.graph.torch.batch_axis_tracking import DISPLACED_CONVERTERS
-from proofmap.graph.torch.operator_table import CONVERTERS
+from proofmap.graph.torch.operators.operator_table import CONVERTERS
 from tests.models import Apply
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from proofmap.errors import InputError, ModelError, UnsupportedError
 from proofmap.graph import as_graph, bounded, trace
 from proofmap.graph.opaque import opaque_node
-from proofmap.graph.torch.operator_table import CONVERTERS
+from proofmap.graph.torch.operators.operator_table import CONVERTERS
 from proofmap.verify.radius import radius
 from tests.graph.test_readers import assert_same, drawn
 from tests.models import MODELS, Apply, Case, Residual, graph_of

@@ -12,7 +12,7 @@ import typer
 from proofmap.cli.options import option_names as names
 from proofmap.cli.options import option_values as texts
 from proofmap.cli.options import shared_options as o
-from proofmap.cli.options.model_and_inputs import Source
+from proofmap.cli.options.model_and_inputs import ModelOptions
 from proofmap.cli.options.option_bundles import unset
 from proofmap.cli.options.option_names import among
 from proofmap.cli.saved_explanations import saved
@@ -61,7 +61,7 @@ def claim(
         texts.one_of(names.WHICH, "--groups"),
     ] = "top",
     out: Annotated[Path, typer.Option(help="The output folder: --out claims")] = Path("claims"),
-    source: Source,
+    source: ModelOptions,
 ) -> None:
     """Write each proven bound as a question for other verifiers: a network in ONNX and a property in VNN-LIB.
 
@@ -113,7 +113,9 @@ def _claim_explanations(model: Model, inputs: Sequence[Path], which: Which, out:
     typer.echo(f"wrote {plural(len(questions.instances), 'claim')} to {out}")
 
 
-def _claim_run(run: Path, model: str | None, data: Sequence[Path], source: Source, which: Which, out: Path) -> None:
+def _claim_run(
+    run: Path, model: str | None, data: Sequence[Path], source: ModelOptions, which: Which, out: Path
+) -> None:
     from proofmap.claims.run_claims import RunClaims, stored_inputs, verified_inputs
     from proofmap.cli.explain_output import stems
     from proofmap.runs import Results

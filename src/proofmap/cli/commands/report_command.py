@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from proofmap.cli.options import option_values as texts
-from proofmap.cli.options.model_and_inputs import Source
+from proofmap.cli.options.model_and_inputs import ModelOptions
 from proofmap.cli.options.option_bundles import unset
 from proofmap.cli.saved_explanations import saved
 from proofmap.errors import InputError
@@ -50,7 +50,7 @@ def report(
         unset("The date of the report, by default today: --date 2026-03-01. The same arguments give the same bytes."),
         texts.Check(texts.day),
     ] = None,
-    source: Source,
+    source: ModelOptions,
 ) -> None:
     """Write one HTML file: the maps of each input, what is proven and what is not, and how the results were made.
 
@@ -60,7 +60,7 @@ def report(
     """
     if out.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"got the page {out}, expected a name that ends in .html: the page comes before the inputs")
-    if model is None and source != Source(classes=source.classes):
+    if model is None and source != ModelOptions(classes=source.classes):
         raise InputError("got --weights or other options of a model without --model, expected the model they belong to")
 
     from proofmap.explainers import Explanation

@@ -13,7 +13,7 @@ import typer
 from proofmap.cli.options import option_names as names
 from proofmap.cli.options import option_values as texts
 from proofmap.cli.options import shared_options as o
-from proofmap.cli.options.model_and_inputs import Source
+from proofmap.cli.options.model_and_inputs import ModelOptions
 from proofmap.cli.options.option_bundles import unset
 from proofmap.errors import InputError
 from proofmap.registry import COMPARED, EXPLAINER_ENTRIES
@@ -166,7 +166,7 @@ def run(
     selection: Selection,
     computing: Computing,
     as_json: o.Json = False,
-    source: Source,
+    source: ModelOptions,
     device: o.Device = "cpu",
 ) -> None:
     """Explain all samples of a data set, and print totals: the number of proven decisions and the spread of overlaps.

@@ -16,7 +16,7 @@ from proofmap.attack.counterexample import find_counterexample
 from proofmap.bounds import Method
 from proofmap.cli.counterexample_files import Points
 from proofmap.cli.explain_output import stems
-from proofmap.cli.options.samples_and_balls import Case, graphs
+from proofmap.cli.options.samples_and_balls import SampleInBall, graphs
 from proofmap.cli.options.shared_options import ROUNDINGS, finite, tell
 from proofmap.errors import BoundError
 from proofmap.explainers.explanation import format_overlap
@@ -52,16 +52,16 @@ class DecisionQuery:
     radius: bool
     points: Points  # the output folder, and the model
 
-    def ball(self, case: Case) -> str:
+    def ball(self, case: SampleInBall) -> str:
         """Describe the ball of a sample."""
         return around({"norm": self.norm, "domain": case.ball.domain}, stated=self.eps)
 
-    def ball_text(self, case: Case) -> str:
+    def ball_text(self, case: SampleInBall) -> str:
         """Describe the ball for a sentence."""
         return f"the ball ({self.ball(case)})"
 
 
-def answer_all(cases: Sequence[Case], query: DecisionQuery, as_json: bool) -> bool:
+def answer_all(cases: Sequence[SampleInBall], query: DecisionQuery, as_json: bool) -> bool:
     """Print the answer for each input and the totals. Return whether all decisions are proven."""
     networks = graphs(cases, query.points.model)
     entries = []
@@ -93,7 +93,7 @@ def answer_all(cases: Sequence[Case], query: DecisionQuery, as_json: bool) -> bo
     return all(entry["verdict"] == "proven" for entry in entries)
 
 
-def _answer(case: Case, graph: Graph, query: DecisionQuery, stem: str) -> dict[str, Any]:
+def _answer(case: SampleInBall, graph: Graph, query: DecisionQuery, stem: str) -> dict[str, Any]:
     network = graph.to(case.x.device, case.x.dtype)
     predicted = int(network(case.x).flatten(1).argmax(1))
     aim = predicted if query.target is None else query.target
@@ -157,7 +157,7 @@ def _may_be_rounding(found: Overlap, graph: Graph, aim: int) -> bool:
 
 
 def _radius(
-    case: Case, graph: Graph, method: Method, aim: int, proven: bool, rigorous: bool
+    case: SampleInBall, graph: Graph, method: Method, aim: int, proven: bool, rigorous: bool
 ) -> tuple[float, float | None]:
     """Return the largest proven radius, and for a method that searches, the smallest refuted radius."""
     asked: Any = {"norm": case.ball.norm, "domain": case.ball.domain, "bounds": method, "target": aim}
@@ -180,7 +180,7 @@ def _accuracy(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     return {"proven_and_right": right, "labelled": len(labelled), "share": right / len(labelled)}
 
 
-def _line(entry: dict[str, Any], case: Case, query: DecisionQuery) -> str:
+def _line(entry: dict[str, Any], case: SampleInBall, query: DecisionQuery) -> str:
     title = query.points.model.title
     predicted, aim = entry["predicted"], entry["target"]
     label = beside(entry["label"], predicted, title)

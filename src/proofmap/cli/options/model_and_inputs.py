@@ -19,7 +19,7 @@ from proofmap.errors import InputError
 if TYPE_CHECKING:
     from proofmap.sources import Model
 
-__all__ = ["ModelName", "Source", "Subject"]
+__all__ = ["ModelName", "ModelOptions", "Subject"]
 
 ModelName = Annotated[
     str,
@@ -33,7 +33,7 @@ ModelName = Annotated[
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelOptions:
     """Options of a model: its weights, the names of its classes, and the preparation of its inputs."""
 
     weights: Annotated[
@@ -109,7 +109,7 @@ class Subject:
             show_default=False,
         ),
     ]
-    source: Source
+    source: ModelOptions
     device: Device = "cpu"
 
     @property

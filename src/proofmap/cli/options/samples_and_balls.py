@@ -19,11 +19,11 @@ from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
 from proofmap.sources import Model, open_samples, read_box
 
-__all__ = ["Case", "graphs", "read_cases"]
+__all__ = ["SampleInBall", "graphs", "read_cases"]
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class SampleInBall:
     """A sample and the ball around it."""
 
     name: str
@@ -46,7 +46,7 @@ class Case:
 
 def read_cases(
     subject: Subject, ball: o.BallOptions, default: str | None = None, limit: int | None = None
-) -> tuple[Model, list[Case]]:
+) -> tuple[Model, list[SampleInBall]]:
     """Read the model, and the samples of the inputs with their balls.
 
     default: the radius if none is given. limit: read only the first samples.
@@ -61,7 +61,7 @@ def read_cases(
     return model, [_box(path, model, device) for path in subject.inputs[:limit]]
 
 
-def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
+def graphs(cases: Sequence[SampleInBall], model: Model) -> dict[tuple[int, ...], Graph]:
     """Trace the network for each shape of the samples. Refuse labels that are not among its classes."""
     networks = {case.shape: model.graph(case.x) for case in {case.shape: case for case in cases}.values()}
     for case in cases:
@@ -73,15 +73,15 @@ def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
     return networks
 
 
-def _box(path: Path, model: Model, device: torch.device) -> Case:
+def _box(path: Path, model: Model, device: torch.device) -> SampleInBall:
     box = read_box(path, model.preparation)
     ball = Ball(box.radius[None].to(device))
-    return Case(path.name, box.centre[None].to(device), ball, lambda: Source(path.name, (File.of(path),)))
+    return SampleInBall(path.name, box.centre[None].to(device), ball, lambda: Source(path.name, (File.of(path),)))
 
 
 def _samples(
     inputs: Sequence[Path], model: Model, ball: o.BallOptions, device: torch.device, limit: int | None
-) -> list[Case]:
+) -> list[SampleInBall]:
     samples = open_samples(inputs, model.preparation)
     o.tell(samples.notes)
     balls: dict[tuple[int, ...], Ball] = {}
@@ -94,7 +94,7 @@ def _samples(
         _check_domain(name, x, balls[shape])
         label = UNKNOWN if samples.labels is None else samples.labels[k]
         known = None if label == UNKNOWN else label
-        cases.append(Case(name, x, balls[shape], partial(samples.source, k), known, samples.columns))
+        cases.append(SampleInBall(name, x, balls[shape], partial(samples.source, k), known, samples.columns))
     return cases
 
 

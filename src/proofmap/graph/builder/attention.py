@@ -7,7 +7,7 @@ from math import inf, sqrt
 import torch
 from torch import Tensor
 
-from proofmap.graph.builder import softmax, weighted_layers
+from proofmap.graph.builder import softmax_layers, weighted_layers
 from proofmap.graph.builder.graph_builder import Builder, Value
 
 __all__ = ["attention"]
@@ -32,7 +32,8 @@ def attention(
         scores = _hide(b, f"{name}.mask", scores, b.sample_constant(name, "attention", mask, b.rank(scores)))
     elif mask is not None:
         scores = b.add(f"{name}.mask", scores, mask)
-    weights = softmax.masked_softmax(b, f"{name}.weights", scores, [len(b.shape(scores)) - 1], "softmax", empty=True)
+    axes = [len(b.shape(scores)) - 1]
+    weights = softmax_layers.masked_softmax(b, f"{name}.weights", scores, axes, "softmax", empty=True)
     return weighted_layers.matmul(b, name, weights, v)
 
 

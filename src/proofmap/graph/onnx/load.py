@@ -14,9 +14,9 @@ from torch import Tensor
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
 from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.ir import Graph, ModelFile
-from proofmap.graph.onnx.check import check
 from proofmap.graph.onnx.file import parse_with_hash
 from proofmap.graph.onnx.message_fields import name_of
+from proofmap.graph.onnx.model_agreement import check
 from proofmap.graph.onnx.opaque_part import run_as_is
 from proofmap.graph.onnx.read import Reader
 

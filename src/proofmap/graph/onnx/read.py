@@ -22,10 +22,10 @@ from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoR
 from proofmap.graph.builder.scatter import EntryPositions, gather_entries, merge_entries
 from proofmap.graph.ir import Graph
 from proofmap.graph.onnx import message_fields
-from proofmap.graph.onnx.linear import without_repeats
 from proofmap.graph.onnx.message_fields import Array, attribute_of, name_of
-from proofmap.graph.onnx.node_inputs import Call
-from proofmap.graph.onnx.operator_table import CONVERTERS
+from proofmap.graph.onnx.operators.linear import without_repeats
+from proofmap.graph.onnx.operators.node_inputs import Call
+from proofmap.graph.onnx.operators.operator_table import CONVERTERS
 from proofmap.graph.onnx.single_sample import SingleSampleBuilder
 
 _RANDOM_OPERATORS = {

@@ -17,7 +17,7 @@ from torch import Tensor
 from proofmap.errors import ModelError
 from proofmap.graph.builder import slicing
 from proofmap.graph.builder.graph_builder import Builder, Value
-from proofmap.graph.onnx.node_inputs import Call, require_computed
+from proofmap.graph.onnx.operators.node_inputs import Call, require_computed
 
 
 class SingleSampleBuilder(Builder):

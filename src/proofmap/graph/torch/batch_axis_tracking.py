@@ -19,8 +19,8 @@ from torch import Tensor
 from proofmap.graph.builder import pooling, slicing
 from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, Value
 from proofmap.graph.torch.batch_axis import DisplacedBatch, reshape_source
-from proofmap.graph.torch.operator_table import CONVERTERS
-from proofmap.graph.torch.shapes import operators
+from proofmap.graph.torch.operators.operator_table import CONVERTERS
+from proofmap.graph.torch.operators.shapes import operators
 
 __all__ = ["ACCEPT_DISPLACED", "DISPLACED_CONVERTERS", "convert_displaced"]
 

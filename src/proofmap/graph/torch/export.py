@@ -10,7 +10,7 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from proofmap.errors import ModelError, first_line
-from proofmap.graph.torch.operator_table import CONVERTERS
+from proofmap.graph.torch.operators.operator_table import CONVERTERS
 from proofmap.runtime.memory import is_out_of_memory
 from proofmap.runtime.silence import quiet
 

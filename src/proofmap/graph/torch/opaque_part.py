@@ -21,9 +21,9 @@ from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.opaque import FEW_POINTS, MANY_POINTS, bottlenecks, points_around, prepend_opaque, sample_dependence
 from proofmap.graph.rewrite.probability_head import output_shape_error
-from proofmap.graph.torch.check import output_of
 from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, evaluate_call, module_path
 from proofmap.graph.torch.hooked_module import HookedModule, Site, find_site
+from proofmap.graph.torch.model_agreement import output_of
 from proofmap.runtime.precision import full_precision
 
 __all__ = ["ExportedModel", "run_as_is"]

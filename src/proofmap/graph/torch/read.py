@@ -17,7 +17,7 @@ from proofmap.graph.ir import Graph
 from proofmap.graph.torch.batch_axis import DisplacedBatch
 from proofmap.graph.torch.batch_axis_tracking import ACCEPT_DISPLACED, convert_displaced
 from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, module_path, stored_tensors
-from proofmap.graph.torch.operator_table import CONVERTERS
+from proofmap.graph.torch.operators.operator_table import CONVERTERS
 
 _UNINITIALISED = (
     "aten.empty",

@@ -17,9 +17,9 @@ from torch.nn.parameter import is_lazy
 from proofmap.errors import InputError, ModelError, UnsupportedError
 from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.ir import Graph
-from proofmap.graph.torch.check import check
 from proofmap.graph.torch.compiled import eager, uncompiled
 from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, ExportError, export
+from proofmap.graph.torch.model_agreement import check
 from proofmap.graph.torch.opaque_part import ExportedModel, run_as_is
 from proofmap.graph.torch.read import read
 from proofmap.graph.torch.training_mode import check_mode

@@ -1,0 +1,544 @@
+"""Certificates, models and inputs with changes: what is still accepted has to be true.
+
+A change is one at the level of the zip, of JSON, of an array, of the model or of the input, and the hashes may be made
+to fit again. What an accepted file claims is read here a second time, and compared with the exact overlap: every
+activation pattern of the network, one linear program each (over balls of another norm than ∞, with points).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from fuzz.checker import runtime, wire
+from fuzz.checker.trial import Finding, Trial
+from fuzz.hunting.draw import Draw, Undrawn
+from proofmap.proof import check as checker
+from tests.bounds.exact import exact_maximum
+from tests.graph.onnx.files import Array
+from tests.proof.making import BALL, members_of, mlp_file, npy
+from tests.proof.test_check_tree import grown, opens
+
+Members = list[tuple[str, bytes]]  # a zip may have two of one name
+_SLACK = 1e-6  # what a linear program is off by, and float32
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A certificate as the members of its zip, and the files that it is about."""
+
+    members: Members
+    model: bytes
+    x: bytes
+    packed: bytes = b""  # the zip, where more than its members is changed
+
+    def proof(self) -> bytes:
+        return self.packed or zipped(self.members)
+
+    def member(self, name: str) -> bytes:
+        return next(data for one, data in self.members if one == name)
+
+    def put(self, name: str, data: bytes) -> Bundle:
+        """With other content of a member."""
+        return replace(self, members=[(one, data if one == name else old) for one, old in self.members])
+
+
+def zipped(members: Members, kind: int = zipfile.ZIP_STORED) -> bytes:
+    """A zip without dates."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", kind) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a name that is there twice
+        for name, data in members:
+            file.writestr(zipfile.ZipInfo(name), data, kind)
+    return out.getvalue()
+
+
+BALLS: tuple[dict[str, Any], ...] = (
+    BALL,
+    {**BALL, "eps": "0.3"},
+    {**BALL, "domain": None, "eps": "0.1"},
+    {**BALL, "half": "+", "eps": "0.2"},
+    {**BALL, "relative": True, "eps": "0.25"},
+    {**BALL, "norm": "2", "eps": "0.2"},
+    {**BALL, "norm": "1", "eps": "0.2"},
+)
+BASES = 2 * len(BALLS)
+
+
+@cache
+def base(number: int) -> Bundle:
+    """An honest certificate: of one ball after the other, with a tree for every second."""
+    random, ball = np.random.default_rng([13, number]), BALLS[number % len(BALLS)]
+    x = random.integers(0, 9, 3).astype(np.float32) / np.float32(8)
+    with TemporaryDirectory() as folder:
+        model = mlp_file(Path(folder) / "net.onnx", (3, 4, 3), number % 3)
+        target = int(_logits(model.read_bytes(), x[None])[0].argmax())
+        members = members_of(model, x, np.array([0, 1, 0]), target, ball)
+        if number >= len(BALLS):
+            members = _with_tree(members, model, x, random)
+        return Bundle(list(members.items()), model.read_bytes(), npy(x))
+
+
+def _with_tree(members: dict[str, bytes], model: Path, x: Array, random: np.random.Generator) -> dict[str, bytes]:
+    claim = json.loads(members["claim.json"])
+    question = checker.Question(x, claim["ball"], np.array([0, 1, 0]), 2, claim["target"], claim["rivals"])
+    proof = {"intervals": checker.read_array(members["intervals.npy"])}
+    split = grown(proof, [0] if opens(proof) else [], random)
+    split["roots"] = np.array(claim["rivals"])
+    network = checker.read_network(model, x.shape)
+    derived = checker.Prover(network, question).derive(split)
+    split |= {"upper": derived[0], "reals-upper": derived[1]}
+    return {**members, **{f"{name}.npy": npy(array) for name, array in split.items()}}
+
+
+# --- changes ---
+
+Change = Callable[[Draw, Bundle], Bundle]
+
+
+def _name(draw: Draw, one: Bundle, *, arrays: bool = False) -> str:
+    return draw.pick([name for name, _ in one.members if not arrays or name != "claim.json"])
+
+
+def renamed_member(draw: Draw, one: Bundle) -> Bundle:
+    old, names = _name(draw, one), [name for name, _ in one.members]
+    new = draw.pick([*names, "more.npy", "0.05", old.upper(), "./" + old, "..\\" + old, old + " ", "é.npy"])
+    return replace(one, members=[(new if name == old else name, data) for name, data in one.members])
+
+
+def swapped_members(draw: Draw, one: Bundle) -> Bundle:
+    first, second = _name(draw, one, arrays=True), _name(draw, one, arrays=True)
+    held = one.member(first)
+    return one.put(first, one.member(second)).put(second, held)
+
+
+def doubled_member(draw: Draw, one: Bundle) -> Bundle:
+    name, other = _name(draw, one), _name(draw, one)
+    return replace(one, members=[*one.members, (name, one.member(other))])
+
+
+def member_more_or_less(draw: Draw, one: Bundle) -> Bundle:
+    name = _name(draw, one)
+    if draw.chance(0.5):
+        return replace(one, members=[(n, data) for n, data in one.members if n != name])
+    return replace(
+        one, members=[*one.members, (draw.pick(["a.npy", "a.txt", "intervals", "tree.npy"]), one.member(name))]
+    )
+
+
+def zip_bytes(draw: Draw, one: Bundle) -> Bundle:
+    """The packed file: bytes changed, cut off or added, members packed in another way."""
+    data = bytearray(
+        zipped(one.members, draw.pick([*[zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED] * 4, zipfile.ZIP_BZIP2]))
+    )
+    at = draw.whole(0, len(data) - 1)
+    kind = draw.whole(0, 5)
+    if kind < 3:
+        data[at] ^= 1 << draw.whole(0, 7)
+    elif kind == 3:
+        del data[at:]
+    else:
+        data = bytearray(b"junk") + data if kind == 4 else data + b"junk"
+    return replace(one, packed=bytes(data))
+
+
+LEAVES: list[Any] = [
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        2,
+        -1,
+        2**70,
+        0.5,
+        "",
+        "0",
+        "1",
+        "inf",
+        "2",
+        "+",
+        "-",
+        "nan",
+        "0x1.0p-3",
+        "1e-400",
+        [],
+        {},
+    ),
+    *([0, 1], ["0", "1"], [0], "upper.npy", "lower.npy", "mask.npy", "intervals.npy", "0.0500000001", "5e-2", "0.049"),
+]
+
+
+def paths(value: Any, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else []
+    return [path for key, one in items for path in [(*before, key), *paths(one, (*before, key))]]
+
+
+def into(claim: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        claim = claim[key]
+    return claim
+
+
+def claim_field(draw: Draw, one: Bundle) -> Bundle:
+    """A field of the claim: another value, none, one more, the value of another field."""
+    claim = json.loads(one.member("claim.json"))
+    every = paths(claim)
+    path = draw.pick(every)
+    part, kind = into(claim, path[:-1]), draw.whole(0, 5)
+    if kind < 3:
+        part[path[-1]] = draw.pick(LEAVES)
+    elif kind == 3:
+        part[path[-1]] = into(claim, draw.pick(every))
+    elif kind == 4:
+        del part[path[-1]]
+    elif isinstance(part, dict):
+        part[draw.pick(["more", "eps", "upper", "prepare"])] = draw.pick(LEAVES)
+    else:
+        part.append(draw.pick(LEAVES))
+    return one.put("claim.json", json.dumps(claim).encode())
+
+
+def larger_claim(draw: Draw, one: Bundle) -> Bundle:
+    """Another ball, other classes or groups, with the same numbers."""
+    claim, kind = json.loads(one.member("claim.json")), draw.whole(0, 7)
+    ball = claim["ball"]
+    if kind == 0:
+        ball["eps"] = draw.pick(["0.5", "1", "0.30000000000000001", "0.050000000000000003", "1e0", (0.4).hex()])
+    elif kind == 1:
+        ball["domain"] = draw.pick([None, ["-1", "2"], ["0", "1.0000001"], ["1", "0"], ["0x0.0p+0", "0x1.8p+0"]])
+    elif kind == 2:
+        ball["norm"] = draw.pick(["inf", "1", "2"])
+    elif kind == 3:
+        ball["half"], ball["relative"] = draw.pick([None, "+", "-"]), draw.chance(0.5)
+    elif kind == 4:
+        claim["target"] = draw.whole(0, 2)
+    elif kind == 5:
+        claim["rivals"] = draw.pick([[0], [1], [2], [0, 1], [0, 2], [1, 2], [1, 0, 2], [1, 1], []])
+    elif kind == 6:
+        claim["groups"] = draw.pick([None, {"count": 1, "mask": "mask.npy"}, {"count": 3, "mask": "mask.npy"}])
+    else:
+        claim["model"]["prepare"] = draw.pick([{"mean": [0.0], "std": [1.0]}, {"mean": [0.1], "std": [0.5]}])
+    return one.put("claim.json", json.dumps(claim).encode())
+
+
+def claim_text(draw: Draw, one: Bundle) -> Bundle:
+    """JSON that readers may take in different ways."""
+    text = one.member("claim.json").decode()
+    kind = draw.whole(0, 6)
+    if kind == 0:
+        text = text.replace('"eps":', '"eps": "9", "eps":')
+    elif kind == 1:
+        text = text + draw.pick([" ", "\n", "{}", "\0"])
+    elif kind == 2:
+        text = "\ufeff" + text
+    elif kind == 3:
+        return one.put("claim.json", text.encode("utf-16"))
+    elif kind == 4:
+        text = text.replace('"0"', draw.pick(["NaN", "-Infinity", "1e999", '"00"', '"+0"', '"0.0"', '" 0"', "0"]))
+    elif kind == 5:
+        text = text.replace('"target"', '"t\\u0061rget"')
+    else:
+        at = draw.whole(0, len(text) - 1)
+        text = text[:at] + draw.pick('0123456789.,"{}[]-e') + text[at + 1 :]
+    return one.put("claim.json", text.encode())
+
+
+def tightened(draw: Draw, one: Bundle) -> Bundle:
+    """Upper ends lower, or lower ends higher."""
+    name = draw.pick(["upper.npy", "reals-upper.npy", "lower.npy", "reals-lower.npy"])
+    array = np.array(checker.read_array(one.member(name)))
+    size = draw.pick([1e-9, 1e-6, 1e-3, 0.1, 1.0, 10.0, 1e300]) * (-1 if "upper" in name else 1)
+    if draw.chance(0.2):
+        array = np.nextafter(array, array + size)
+    elif draw.chance(0.5):
+        array[draw.whole(0, array.size - 1)] += size
+    else:
+        array = array + size
+    return one.put(name, npy(array))
+
+
+def _entry(draw: Draw, array: Array) -> Array:
+    array = array.copy()
+    if not array.size:
+        raise Undrawn("no entry")
+    at = draw.whole(0, array.size - 1)
+    old = array.flat[at]
+    odd = (
+        [0, 1, -1, 2, 127]
+        if array.dtype.kind in "iu"
+        else [0, -old, old + 1e-3, old - 1e-3, np.nan, np.inf, -np.inf, 1e30]
+    )
+    with np.errstate(all="ignore"):
+        array.flat[at] = np.asarray(draw.pick(odd)).astype(array.dtype)
+    return array
+
+
+def array_changed(draw: Draw, one: Bundle) -> Bundle:
+    """An array: an entry, its order, its shape, its type."""
+    name = _name(draw, one, arrays=True)
+    return one.put(name, npy(change_array(draw, checker.read_array(one.member(name)))))
+
+
+def change_array(draw: Draw, array: Array) -> Array:
+    """Another array of nearly the same numbers."""
+    kind = draw.whole(0, 9)
+    with np.errstate(all="ignore"):
+        if kind < 4:
+            array = _entry(draw, array)
+        elif kind == 4:
+            array = array[..., ::-1]
+        elif kind == 5:
+            array = draw.pick([array[None], array[:-1], array.T, np.concatenate([array, array]), array.reshape(-1)])
+        elif kind == 6:
+            array = array.astype(draw.pick(["<f4", ">f8", "<f2", "<i8", "u1", "<i2", "longdouble", "bool", "<c16"]))
+        elif kind == 7:
+            array = array * 0
+        elif kind == 8:
+            array = np.roll(array, 1, -1)
+        else:
+            array = array - np.asarray(draw.pick([1, 0.01, 100])).astype(array.dtype)
+    return np.ascontiguousarray(array)
+
+
+def array_bytes(draw: Draw, one: Bundle) -> Bundle:
+    """The header of an array, or its bytes."""
+    name = _name(draw, one, arrays=True)
+    data = one.member(name)
+    pairs = [
+        (b"<f8", b">f8"),
+        (b"False", b"True "),
+        (b"(3,)", b"(2,)"),
+        (b"<f8", b"<i8"),
+        (b"<f4", b"<i4"),
+        (b"(3,)", b"(3, "),
+    ]
+    if draw.chance(0.4):
+        return one.put(name, data.replace(*draw.pick(pairs)))
+    if draw.chance(0.3):
+        return one.put(name, draw.pick([data[:-1], data + b"\0", data + data, data[:6] + b"\x03" + data[7:]]))
+    content = bytearray(data)
+    content[draw.whole(0, len(content) - 1)] ^= 1 << draw.whole(0, 7)
+    return one.put(name, bytes(content))
+
+
+def other_files(draw: Draw, one: Bundle) -> Bundle:
+    """The model, the input or the proof of another certificate."""
+    other = base(draw.whole(0, BASES - 1))
+    kind = draw.whole(0, 3)
+    if kind == 0:
+        return replace(one, model=other.model)
+    if kind == 1:
+        return replace(one, x=other.x)
+    if kind == 2:
+        return replace(one, members=other.members)
+    name = _name(draw, one, arrays=True)
+    if name not in dict(other.members):
+        raise Undrawn("no tree")
+    return one.put(name, other.member(name))
+
+
+def model_changed(draw: Draw, one: Bundle) -> Bundle:
+    if draw.chance(0.5):
+        return replace(one, model=wire.changed(draw, one.model)[0])
+    model = onnx.ModelProto.FromString(one.model)
+    held = draw.pick(list(model.graph.initializer))
+    held.CopyFrom(numpy_helper.from_array(_entry(draw, numpy_helper.to_array(held)), held.name))
+    return replace(one, model=model.SerializeToString())
+
+
+def input_changed(draw: Draw, one: Bundle) -> Bundle:
+    x = checker.read_array(one.x)
+    kind = draw.whole(0, 3)
+    if kind == 0:
+        return replace(one, x=npy(_entry(draw, x)))
+    if kind == 1:
+        return replace(one, x=npy(draw.pick([x[None], x[:, None], x[::-1], x[:-1], x + np.float32(0.125)])))
+    if kind == 2:
+        return replace(one, x=npy(x.astype(draw.pick(["<f8", ">f4", "<f2", "<i4"]))))
+    data = bytearray(one.x)
+    data[draw.whole(0, len(data) - 1)] ^= 1 << draw.whole(0, 7)
+    return replace(one, x=bytes(data))
+
+
+CHANGES: dict[str, Change] = {
+    change.__name__: change
+    for change in (
+        *(renamed_member, swapped_members, doubled_member, member_more_or_less, zip_bytes, claim_field, larger_claim),
+        *(claim_text, tightened, array_changed, array_bytes, other_files, model_changed, input_changed),
+    )
+}
+
+
+def sealed(one: Bundle) -> Bundle:
+    """With the hashes of the files as they are now."""
+    try:
+        claim = json.loads(one.member("claim.json"))
+        x = checker.read_array(one.x)
+        claim["model"]["sha256"] = hashlib.sha256(one.model).hexdigest()
+        shape = claim["input"].get("shape", [])
+        shape = shape if list(x.shape) == [1, *shape] else list(x.shape)
+        claim["input"] = {"sha256": hashlib.sha256(x.astype("<f4").tobytes()).hexdigest(), "shape": shape}
+        return one.put("claim.json", json.dumps(claim).encode())
+    except Exception:  # what it would be sealed with is damaged
+        return one
+
+
+def forged(seed: int) -> tuple[Bundle, tuple[str, ...]]:
+    """A base with one to three changes, mostly with its hashes in order."""
+    draw = Draw("forgery", seed)
+    one, names = base(draw.whole(0, BASES - 1)), list[str]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while len(names) < draw.pick([1, 1, 2, 3]):
+            name = draw.pick(sorted(CHANGES))
+            try:
+                one = CHANGES[name](draw, one)
+            except Exception:  # the change does not fit what earlier ones left
+                if names:
+                    break
+                continue
+            names.append(name)
+            if one.packed:
+                break
+    if not one.packed and draw.chance(0.8):
+        one = sealed(one)
+    return one, tuple(names)
+
+
+# --- the truth ---
+
+
+def judged(seed: int) -> Trial:
+    """Whether an accepted forgery is true."""
+    one, names = forged(seed)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            checker.check(one.proof(), one.model, one.x)
+            why = lie(one)
+        except checker.Rejected as error:
+            return Trial({"forgeries": 1, "rejected": 1}, str(error))
+        except Exception as error:  # neither accepted nor rejected, or accepted and cannot be read by others
+            why = f"{type(error).__name__}: {error}"
+    if why:
+        files = {"a.proof": one.proof(), "net.onnx": one.model, "x.npy": one.x}
+        return Trial({"forgeries": 1, "wrong": 1}, "", Finding(seed, "false", why, names, files))
+    return Trial({"forgeries": 1, "accepted": 1}, f"accepted: {', '.join(names)}")
+
+
+def lie(one: Bundle) -> str:
+    """The first claim of a certificate that is false, or nothing."""
+    with zipfile.ZipFile(io.BytesIO(one.proof())) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    claim = json.loads(members["claim.json"])
+    arrays = {name: np.load(io.BytesIO(data)) for name, data in members.items() if name.endswith(".npy")}
+    x = np.load(io.BytesIO(one.x)).reshape(-1).astype(np.float64)
+    stated = json.dumps([claim["ball"], claim["groups"], claim["target"], claim["rivals"], claim["model"]["prepare"]])
+    mask = arrays[claim["groups"]["mask"]].reshape(-1) if claim["groups"] else np.zeros(0, np.int64)
+    ends = tuple((name, arrays[name].tobytes()) for name in _named(claim["ball"]) if name in arrays)
+    most = overlaps(stated, one.model, x.tobytes(), np.asarray(mask, np.int64).tobytes(), ends)
+    pairs = [claim["claims"], *([claim["claims"]["reals"]] if claim["claims"]["reals"] else [])]
+    for pair in pairs:
+        upper = arrays[pair["upper"]].astype(np.float64)
+        if upper.shape != most.shape or not (upper >= most - _SLACK * (1 + np.abs(most))).all():
+            return f"upper ends {upper} below {most}"
+        if pair["lower"] is not None:
+            lower = arrays[pair["lower"]].astype(np.float64)
+            if claim["ball"]["norm"] == "inf" and not (lower <= most + _SLACK * (1 + np.abs(most))).all():
+                return f"lower ends {lower} above {most}"
+    return ""
+
+
+def _named(ball: dict[str, Any]) -> list[str]:
+    return [name for name in [ball["eps"], *(ball["domain"] or [])] if isinstance(name, str)]
+
+
+@cache
+def overlaps(stated: str, model: bytes, x: bytes, mask: bytes, named: tuple[tuple[str, bytes], ...]) -> Array:
+    """The overlap on B and every B_u (1 + G,): exact for dense networks over boxes, otherwise reached at points."""
+    ball, groups, target, rivals, prepare = json.loads(stated)
+    arrays = {name: np.frombuffer(data) for name, data in named}
+    at, groups_of = np.frombuffer(x), np.frombuffer(mask, np.int64)
+    low, high = _box(ball, at, arrays)
+    layers = _layers(model) if prepare is None else None
+    found = []
+    for member in range(1 + (groups["count"] if groups else 0)):
+        still = groups_of == member - 1 if member else np.zeros(len(at), bool)
+        ends = np.where(still, at, low), np.where(still, at, high)
+        if ball["norm"] == "inf" and layers is not None:
+            rows = [np.eye(len(layers[-1][1]))[c] - np.eye(len(layers[-1][1]))[target] for c in rivals]
+            found.append(max(exact_maximum(layers, row, *ends)[0] for row in rows))
+            continue
+        points = _points(ball, at, *ends)
+        if prepare is not None:
+            points = (points - np.asarray(prepare["mean"] or 0)) / np.asarray(prepare["std"] or 1)
+        logits = _logits(model, points.astype(np.float32))
+        found.append(float((logits[:, rivals] - logits[:, [target]]).max()))
+    return np.array(found)
+
+
+def _box(ball: dict[str, Any], x: Array, arrays: dict[str, Array]) -> tuple[Array, Array]:
+    """The smallest box around the ball."""
+    eps, low, high = (
+        arrays[end] if end in arrays else np.full(len(x), float(_number(end)))
+        for end in (ball["eps"], *(ball["domain"] or ["-1e9", "1e9"]))
+    )
+    if ball["relative"]:
+        below, above = eps * (x - low), eps * (high - x)
+    else:
+        below, above = np.minimum(eps, x - low), np.minimum(eps, high - x)
+    below, above = (np.maximum(side, 0) for side in (below, above))
+    return x - below * (ball["half"] != "+"), x + above * (ball["half"] != "-")
+
+
+def _number(text: str) -> Fraction:
+    return Fraction(float.fromhex(text)) if "x" in text else Fraction(text)
+
+
+def _points(ball: dict[str, Any], x: Array, low: Array, high: Array) -> Array:
+    """Points of the ball, most of them on its surface."""
+    random = np.random.default_rng(0)
+    steps = np.where(
+        random.random((400, len(x))) < 0.3,
+        random.choice([-1.0, 0.0, 1.0], (400, len(x))),
+        random.normal(size=(400, len(x))),
+    )
+    if ball["norm"] != "inf":
+        norms = np.linalg.norm(steps, int(ball["norm"]), axis=1, keepdims=True)
+        steps = steps / np.maximum(norms, 1e-9) * float(_number(ball["eps"])) * (1 - 1e-6)
+        inside: Array = np.clip(x + steps, low, high)
+        return inside
+    return np.concatenate([np.where(steps > 0, high, low), low + (high - low) * random.random(steps.shape)])
+
+
+def _layers(model: bytes) -> list[tuple[Array, Array]] | None:
+    """Of a file with nothing but Gemm and Relu in turn."""
+    graph = onnx.ModelProto.FromString(model).graph
+    if [node.op_type for node in graph.node] != ["Gemm", "Relu", "Gemm"]:
+        return None
+    held = {one.name: numpy_helper.to_array(one).astype(np.float64) for one in graph.initializer}
+    dense = [node for node in graph.node if node.op_type == "Gemm"]
+    if any([(a.name, a.i) for a in node.attribute] != [("transB", 1)] or len(node.input) != 3 for node in dense):
+        return None
+    return [(held[node.input[1]], held[node.input[2]].reshape(-1)) for node in dense]
+
+
+def _logits(model: bytes, points: Array) -> Array:
+    found: Array = np.stack(runtime.values(runtime.session(model, "as written"), points))
+    return found

@@ -1,0 +1,75 @@
+"""Converters of torch's recurrent layers, batch first or time first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule, Value
+from proofmap.graph.builder.unrolled_recurrent import CELLS, CellWeights, State, unroll
+from proofmap.graph.torch.batch_axis import DisplacedBatch, reshape_source
+from proofmap.graph.torch.operators.shapes import operators
+
+
+def _recurrent(cell: str, b: Builder, name: str, x: Any, hx: Any, params: Sequence[Any], *rest: Any) -> list[Any]:
+    """Return the outputs and the last states, whose batch axis follows the axis of the layers.
+
+    rest: whether it has biases, the number of layers, dropout, whether in training, bidirectional, batch first.
+    """
+    biased, depth, dropout, training, both, first = rest
+    if training and dropout > 0 and depth > 1:
+        raise NoRule("with dropout that stays on in evaluation mode")
+    error = MixedSamplesError(name, cell)
+    if isinstance(x, DisplacedBatch):
+        ahead = not first and (x.axis, x.before, b.shape(x.node)[1:2]) == (1, 1, (1,))
+        rows = reshape_source(b, f"{name}.rows", x.node, (b.shape(x.node)[0], b.shape(x.node)[-1])) if ahead else None
+    else:
+        rows = x if isinstance(x, str) and first and b.rank(x) == 3 else None
+    if rows is None:
+        raise error
+    directions = 2 if both else 1
+    hidden = [hx] if isinstance(hx, Tensor | str | DisplacedBatch) else hx
+    columns = [_initial_states(b, f"{name}.state", one, depth * directions, error) for one in hidden]
+    states: list[State] = list(zip(*columns, strict=True))
+    out, last = unroll(b, name, cell, rows, states, _cell_weights(params, depth * directions, biased), directions)
+    length, size = b.shape(out)
+    y = out if first else DisplacedBatch(b.reshape(f"{name}.out", out, (length, 1, size)), 1, 1, error)
+    return [y, *(_last_states(b, f"{name}.last", column, error) for column in zip(*last, strict=True))]
+
+
+def _cell_weights(params: Sequence[Tensor], sets: int, biased: bool) -> list[CellWeights]:
+    """Return the weights of each layer and direction: two matrices, two biases if any, and a projection if any."""
+    size, plain = len(params) // sets, 4 if biased else 2
+    made = []
+    for k in range(0, len(params), size):
+        inner, outer, *rest = params[k : k + size]
+        biases = rest[:2] if biased else (None, None)
+        made.append(CellWeights(inner, outer, *biases, *rest[plain - 2 :]))
+    return made
+
+
+def _initial_states(b: Builder, name: str, state: Any, count: int, error: MixedSamplesError) -> list[Value]:
+    """Return the initial states (layers, samples, features) of one sample, one for each layer."""
+    if isinstance(state, Tensor):
+        if not torch.equal(state, state[:, :1].expand_as(state)):
+            raise error
+        return list(state[:, 0])
+    if not isinstance(state, DisplacedBatch) or (state.axis, state.before) != (1, 1):
+        raise error
+    shape = b.shape(state.node)
+    flat = reshape_source(b, f"{name}.rows", state.node, (shape[0], shape[-1]))
+    rows = [b.add_node(f"{name}.{k}", "slice", [flat], axis=0, range=(k, k + 1, 1)) for k in range(count)]
+    return [b.reshape(f"{name}.{k}.row", row, shape[-1:]) for k, row in enumerate(rows)]
+
+
+def _last_states(b: Builder, name: str, states: Sequence[Value], error: MixedSamplesError) -> DisplacedBatch:
+    rows = [b.reshape(f"{name}.row", state, (1, 1, *b.shape(state))) for state in states if isinstance(state, str)]
+    joined = rows[0] if len(rows) == 1 else b.add_node(name, "concat", rows, axis=0)
+    return DisplacedBatch(joined, 1, 1, error)
+
+
+RECURRENT: dict[str, Callable[..., Any]] = operators({f"{cell}.input": partial(_recurrent, cell) for cell in CELLS})
