@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph import bounded
-from proofmap.graph.onnx import runtime_session
+from proofmap.graph.onnx import model_agreement, runtime_session
 from tests.graph.onnx.files import assert_same, floats, ints, loaded, make
 from tests.graph.onnx.specs import node
 
