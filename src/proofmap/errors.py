@@ -16,18 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = [
-    "BoundError",
-    "FileError",
-    "FlatPictureError",
-    "InputError",
-    "ModelError",
-    "ProofmapError",
-    "ProofmapWarning",
-    "RoomError",
-    "UnsupportedError",
-]
-
 
 class ProofmapError(Exception):
     """The root: `except ProofmapError` catches everything that Proofmap raises on purpose.

@@ -11,17 +11,6 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-__all__ = [
-    "COMPARED",
-    "EXPLAINERS",
-    "EXPLAINER_ENTRIES",
-    "METRIC_ENTRIES",
-    "READY",
-    "ExplainerEntry",
-    "MetricEntry",
-    "objective_of",
-]
-
 
 @dataclass(frozen=True)
 class ExplainerEntry:

@@ -20,8 +20,6 @@ from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import round_into_ball
 
-__all__ = ["PGD_RESTARTS", "PGD_STEPS", "Counterexample", "RunModel", "find_counterexample"]
-
 PGD_STEPS, PGD_RESTARTS = 40, 8
 
 RunModel = Callable[[Tensor], Tensor]  # the model as its user runs it: inputs (N, *shape) -> outputs (N, classes)

@@ -24,8 +24,6 @@ from proofmap.inputs.membership import inner_family, round_into_ball
 from proofmap.runtime.memory import bytes_needed, chunk_bytes, run_in_chunks
 from proofmap.runtime.precision import full_precision
 
-__all__ = ["AttackBounds", "attack_lower_bounds"]
-
 # PGD starts and steps for each sample. On the packaged MLP, radii .01 to .04, doubling both hardly improves the values.
 _PGD_STARTS, _PGD_STEPS = 144, 20
 _AIMED_FORMS = 9  # forms that starts are aimed at

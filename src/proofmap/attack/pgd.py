@@ -26,19 +26,6 @@ from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import Listener
 from proofmap.settings import check_count
 
-__all__ = [
-    "adversaries",
-    "attack",
-    "gradient_step",
-    "margin",
-    "nearest",
-    "restrict",
-    "run_pgd",
-    "run_pgd_starts",
-    "symmetric_step",
-    "with_radius",
-]
-
 Objective = Callable[[Tensor], Tensor]  # the objective to maximise: points (N, *shape) -> (N,), differentiable
 StepRule = Callable[[Family, Tensor, Tensor], Tensor]  # (ball, δ, gradient at x + δ) -> the step of size 1
 

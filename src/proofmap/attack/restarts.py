@@ -14,8 +14,6 @@ from torch import Tensor
 
 from proofmap.inputs.family import Family
 
-__all__ = ["random_restarts"]
-
 # Runs PGD steps of these sizes from δ (K, *shape) in members (K,): (values (K,), δ).
 PGDRun = Callable[[Tensor, Tensor, Sequence[float]], tuple[Tensor, Tensor]]
 

@@ -39,8 +39,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["MethodEntry", "Spec", "names", "read", "slug"]
-
 # Metrics of the overlap use the ball of the method. Other metrics with a radius would differ between methods.
 _METRICS = [name for name, kind in METRICS.items() if kind.subject == "overlap" or not kind.needs_radius]
 

@@ -15,8 +15,6 @@ from proofmap import data
 from proofmap.bench.benchmark_file import Spec
 from proofmap.errors import InputError
 
-__all__ = ["pictures"]
-
 _Split = Literal["train", "test"]
 
 _QUICK_DIGITS = 16  # packaged digits of a quick run

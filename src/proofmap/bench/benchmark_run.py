@@ -35,8 +35,6 @@ from proofmap.sources import read_model
 from proofmap.sources.preparation import ZOO
 from proofmap.storage.resumable_folder import locked, write_piece
 
-__all__ = ["run"]
-
 _LOG = logging.getLogger(__name__)
 _DOMAIN = (0.0, 1.0)  # the range of all data sets
 

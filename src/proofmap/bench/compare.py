@@ -32,8 +32,6 @@ from proofmap.settings import check_count, check_flag
 from proofmap.storage.records import JSON
 from proofmap.verify.objective import decides
 
-__all__ = ["column", "columns", "compare", "judge", "timed", "warm_up"]
-
 
 def compare(
     model: nn.Module | Graph,

@@ -16,8 +16,6 @@ import numpy as np
 from proofmap.bench.statistics import Column, Values, interval
 from proofmap.errors import InputError
 
-__all__ = ["MEAN_RANK", "MeanRanks", "averaged", "mean_ranks", "ranks", "with_ranks"]
-
 MEAN_RANK = Column("mean-rank", "Mean rank", higher=False)
 
 

@@ -23,8 +23,6 @@ from proofmap.metrics import Metric
 from proofmap.runtime.progress import part
 from proofmap.storage.hashing import hash_graph, hash_tensor, versions
 
-__all__ = ["ComparisonTask", "MethodJob", "machine_of"]
-
 _CHUNK = 50  # samples per stored file
 
 

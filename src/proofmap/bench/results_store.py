@@ -22,8 +22,6 @@ from proofmap.errors import FileError
 from proofmap.metrics import Metric
 from proofmap.storage.resumable_folder import record_differences, write_piece
 
-__all__ = ["ResultsStore"]
-
 _ABOUT, _MADE = "about.json", "made"
 
 T = TypeVar("T")

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from proofmap.bench.statistics import Table, interval, resampled
 
-__all__ = ["against", "claim"]
-
 _TIGHTNESS = "tightness"
 
 

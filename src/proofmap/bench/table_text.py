@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from proofmap.bench.statistics import Cell, Mark, Table
 
-__all__ = ["MARKDOWN", "html", "legend", "markdown", "plain"]
-
 MARKDOWN = "Bold: the best mean; underlined: the best mean that differs significantly from it"
 _PLAIN = "best: the best mean; second: the best mean that differs significantly from it"
 _LINE_WIDTH = 100  # characters of a line in the legend

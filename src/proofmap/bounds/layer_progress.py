@@ -10,8 +10,6 @@ from proofmap.bounds import node_facts
 from proofmap.graph.ir import Graph
 from proofmap.runtime.progress import part
 
-__all__ = ["LayerProgress"]
-
 
 @dataclass(frozen=True)
 class LayerProgress:

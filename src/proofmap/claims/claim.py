@@ -28,17 +28,6 @@ from proofmap.inputs.membership import add_rounded_down
 from proofmap.text.proven_ranks import MOST
 from proofmap.verify.overlap import Overlap
 
-__all__ = [
-    "BoundClaim",
-    "ClaimedForm",
-    "ProvenBounds",
-    "Which",
-    "claims_of",
-    "form_of",
-    "selected_groups",
-    "vnnlib_text",
-]
-
 Which = Literal["all", "top", "none"]
 
 _TWO_ROUNDINGS = 1 + 2.0**-50  # enlarges a radius by more than two rounding errors

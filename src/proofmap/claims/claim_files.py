@@ -19,8 +19,6 @@ from proofmap.storage.hashing import hash_values
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["LIST", "VnnlibFiles"]
-
 LIST = "instances.csv"
 _TIMEOUT_SECONDS = 300  # per property, as stated in instances.csv
 

@@ -35,8 +35,6 @@ from proofmap.sources import Model, Samples
 from proofmap.storage.hashing import hash_values
 from proofmap.storage.resumable_folder import locked, path_inside, write_piece, write_piece_once
 
-__all__ = ["Inputs", "RunClaims", "stored_inputs", "verified_inputs"]
-
 Inputs = Callable[[int], Tensor]  # returns the values (*shape) of a row
 
 _RECORD_FILE = "claims.json"

@@ -20,8 +20,6 @@ from proofmap.cli.options import option_bundles as bundles
 from proofmap.cli.options.option_values import Check
 from proofmap.errors import FlatPictureError, ProofmapError, first_line
 
-__all__ = ["app", "command"]
-
 _EXIT_WRONG_INPUT, _EXIT_BUG = 2, 3
 _EXIT_INTERRUPTED, _EXIT_UNREAD = 130, 141  # the codes of programs that SIGINT and SIGPIPE end
 _OUT_OF_MEMORY = (

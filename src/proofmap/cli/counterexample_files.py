@@ -16,8 +16,6 @@ from proofmap.cli.options.shared_options import make_folder
 from proofmap.sources import Model, Preparation, Rerun, rerun
 from proofmap.sources.sample_shapes import Array, planes
 
-__all__ = ["Points", "values_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Points:

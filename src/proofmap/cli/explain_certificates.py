@@ -14,8 +14,6 @@ from proofmap.explainers import Explanation
 from proofmap.graph import Graph
 from proofmap.proof.make_certificate import Certified
 
-__all__ = ["check", "write"]
-
 
 def check(cases: Sequence[SampleInBall], networks: Mapping[tuple[int, ...], Graph]) -> None:
     """Refuse several inputs, and networks that have no certificates."""

@@ -19,8 +19,6 @@ from proofmap.text.proven_ranks import MOST, ranks, searched
 from proofmap.text.verdict import Verdict, bound_text
 from proofmap.text.wording import around, beside, bound_name, reached_name
 
-__all__ = ["line", "origin", "plain", "record", "stems"]
-
 _MAX_STEM = 160  # characters of a stem, so that the whole file name has at most 255
 _SIGNS = ("<=", ">=", "about")  # of an upper bound, a lower bound, an estimate
 _STEM_START, _STEM_END = 110, 49  # characters that are kept at both ends of a longer stem, with "-" between them

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from proofmap.errors import InputError
 
-__all__ = ["saved"]
-
 _SUFFIX = ".proofmap"
 
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["settle"]
-
 _STANDARD_STREAMS = 3  # stdin, stdout and stderr have the file descriptors 0, 1 and 2
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["show"]
-
 _MARK = re.compile(r"\*\*(?P<bold>.+?)\*\*|<u>(?P<underline>.+?)</u>")
 _BAR = re.compile(r"(?<!\\)\|")  # between two cells
 

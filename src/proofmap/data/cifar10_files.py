@@ -20,8 +20,6 @@ from torch import Tensor
 from proofmap.data.published_hashes import check
 from proofmap.errors import FileError, InputError
 
-__all__ = ["cifar10", "map_records"]
-
 _NAMES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
 _RECORD = 1 + 3 * 32 * 32
 _ARCHIVE_FOLDER = "cifar-10-batches-bin"

@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["digits"]
-
 
 def digits() -> tuple[Tensor, Tensor]:
     """The first 300 images of the MNIST test set: (300, 1, 28, 28), float32 in [0, 1], and labels (300,), int64.

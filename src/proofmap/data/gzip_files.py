@@ -7,8 +7,6 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO, cast
 
-__all__ = ["BROKEN", "is_packed", "open_unpacked", "read_up_to"]
-
 BROKEN = (OSError, EOFError, zlib.error)  # what reading may raise
 _MAGIC = b"\x1f\x8b"
 _PIECE = 2**20

@@ -24,8 +24,6 @@ from torch import Tensor
 from proofmap.data.gzip_files import BROKEN, is_packed, open_unpacked, read_up_to
 from proofmap.errors import FileError
 
-__all__ = ["read_idx", "read_idx_hashed", "read_idx_shape"]
-
 _UNSIGNED_BYTE = 0x08
 _AXES = 32  # that every numpy can have
 _LARGEST = 1 << 31  # bytes that a packed file may grow to: forty times the largest published one

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFile import ImageFile
 
-__all__ = ["LABELS", "SUFFIXES", "UNKNOWN", "Pictures", "images", "read_labels", "read_picture"]
-
 LABELS = "labels.csv"
 UNKNOWN = -1  # the class of a sample that says none
 _COMMON = ("PNG", "JPEG", "WEBP")  # often under each other's names

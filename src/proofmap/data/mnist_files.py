@@ -12,8 +12,6 @@ from proofmap.data.idx import read_idx_hashed
 from proofmap.data.published_hashes import check
 from proofmap.errors import FileError, InputError
 
-__all__ = ["mnist"]
-
 _STEMS = {"train": "train", "test": "t10k"}
 
 

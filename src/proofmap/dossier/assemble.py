@@ -32,8 +32,6 @@ from proofmap.storage.hashing import hash_file, versions
 from proofmap.storage.records import atomic_path
 from proofmap.storage.resumable_folder import path_inside
 
-__all__ = ["Summary", "checker", "dossier"]
-
 _RUN_FILES = (MANIFEST, MASK, INDEX, "log.jsonl")  # files of a run beside its chunks
 _LIST = "manifest.json"  # the member that lists all members with their hashes
 _FORMAT = ("proofmap-dossier", 2)

@@ -20,8 +20,6 @@ from proofmap.runs.manifest import INDEX
 from proofmap.storage.hashing import hash_file
 from proofmap.storage.resumable_folder import path_inside
 
-__all__ = ["FOLDER", "RunCertificates", "SampleCertificate"]
-
 FOLDER = "certificates"
 _FORMAT = ("proofmap-certificates", 1)
 _READ_ERRORS = (OSError, LookupError, TypeError, ValueError, AttributeError, RecursionError, BadZipFile)

@@ -27,8 +27,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["maker_statements", "member", "templates"]
-
 _PAGES = {
     "README.txt": "readme.txt",
     **{name: name for name in ("evidence.html", "evidence.md", "report.html", "sample.html")},

@@ -24,8 +24,6 @@ from proofmap.inputs.array_types import Samples, Target, to_tensor
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups
 
-__all__ = ["as_attributor"]
-
 AnyMethod: TypeAlias = Attributor | Callable[[Tensor, Tensor], Any] | Tensor | NDArray[Any] | str
 
 

@@ -10,8 +10,6 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.inputs.array_types import to_tensor
 
-__all__ = ["Attributor", "checked_maps"]
-
 
 @runtime_checkable
 class Attributor(Protocol):

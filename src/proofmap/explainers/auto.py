@@ -39,8 +39,6 @@ from proofmap.verify.radius import RadiusTrials, radius_until
 if TYPE_CHECKING:
     from proofmap.plots.explanation_figure import Picture
 
-__all__ = ["Answer", "explain"]
-
 _MAP_RADIUS_SHARE = 0.35  # radius of a map's ball, as a share of the range of the values
 _BLEND_DRAWS, _MIN_BLEND_DRAWS = 200, 50  # random points of BlendEVA: usual and smallest number; two gradients each
 _BLEND_ATTACK_GRADIENTS = 120  # gradients that the attacks of BlendEVA take

@@ -17,8 +17,6 @@ from proofmap.inputs.family import Family
 from proofmap.inputs.onehot_boxes import OneHotBoxes
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["Measured", "Task", "ball_of_samples", "concatenate", "drop_intervals", "score_of", "sum_over_groups"]
-
 
 @dataclass(frozen=True, eq=False)
 class Task:

@@ -18,8 +18,6 @@ from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.text.proven_ranks import searched
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["certificate", "check_certifiable"]
-
 
 def certificate(
     explanation: Explanation,

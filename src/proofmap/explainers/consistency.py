@@ -16,8 +16,6 @@ from proofmap.settings import check_choice, check_flag
 if TYPE_CHECKING:
     from proofmap.explainers.explanation import Explanation
 
-__all__ = ["BOUNDS", "LOWER", "SEARCHED", "check_explanation", "json_copy"]
-
 BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap with its upper bounds
 LOWER = ("full_lower", "frozen_lower")  # the lower bounds of an Overlap
 SEARCHED = ("points", "drops")  # optional results of a search

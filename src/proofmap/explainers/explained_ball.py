@@ -14,8 +14,6 @@ from torch import Tensor
 from proofmap.errors import InputError, ProofmapWarning
 from proofmap.inputs.ball import Ball
 
-__all__ = ["default_ball", "default_ball_with_warning", "recorded_ball"]
-
 
 def default_ball(x: Tensor) -> Ball:
     """Return the ball with each sample's proven radius, in the range of x; without a domain if all values are equal."""

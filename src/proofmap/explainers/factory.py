@@ -16,8 +16,6 @@ from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups
 from proofmap.registry import COMPARED, EXPLAINER_ENTRIES
 
-__all__ = ["BASELINES", "build_method"]
-
 Settings: TypeAlias = Mapping[str, Any]
 
 BASELINES: Mapping[str, type[Baseline] | type[Explainer]] = {name: EXPLAINER_ENTRIES[name].kind for name in COMPARED}

@@ -16,8 +16,6 @@ from proofmap.runtime.memory import budget, bytes_needed, chunk_bytes, run_in_ch
 from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part
 
-__all__ = ["Objective", "PathIntegral", "gradients_per_pass", "objective_of", "value_and_gradient", "value_at"]
-
 _GAIN_TOLERANCE = 5e-5  # relative to max(1, |gain|): allowed error of the sum of an integral
 _MAX_INTERVALS = 1024  # intervals of one path
 

@@ -11,8 +11,6 @@ from typing import Any
 from proofmap.errors import InputError
 from proofmap.storage.hashing import hash_file
 
-__all__ = ["File", "Origin", "Source"]
-
 
 @dataclass(frozen=True)
 class File:

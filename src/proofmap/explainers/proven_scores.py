@@ -17,8 +17,6 @@ from torch import Tensor
 
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["SIGNIFICANCE", "ProvenScores", "between", "tied"]
-
 _SLACK_ULPS = 64  # ulps of an overlap: smaller differences may be rounding errors
 SIGNIFICANCE = 1.96  # standard errors on either side: 95 % of a normal distribution
 _PAIRS_PER_PASS = 10_000_000  # pairs of scores that are compared at once

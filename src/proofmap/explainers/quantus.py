@@ -17,8 +17,6 @@ from proofmap.graph import Network
 from proofmap.graph.input_tensor import weight_of
 from proofmap.inputs.array_types import to_tensor
 
-__all__ = ["ExplainFunc", "explain_func"]
-
 ExplainFunc: TypeAlias = Callable[..., NDArray[Any]]
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["spread"]
-
 _GAUSSIAN_WIDTH = 1.0  # standard deviation of the Gaussian, in groups
 
 

@@ -12,8 +12,6 @@ from proofmap.errors import InputError
 from proofmap.graph import Graph
 from proofmap.inputs.array_types import Target
 
-__all__ = ["classes_of", "logits_of", "margins", "target_of"]
-
 
 def margins(logits: Tensor, target: Tensor) -> Tensor:
     """Return max over c' != c of f_c' - f_c, for logits (..., C) and targets c that broadcast to (...)."""

@@ -20,8 +20,6 @@ from torch import Tensor, nn
 
 from proofmap.errors import InputError, ModelError
 
-__all__ = ["from_sklearn", "is_estimator"]
-
 _ACTIVATIONS = {"identity": nn.Identity, "logistic": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU}
 _PROBE_ROWS = 64  # inputs at which a module is compared with its estimator
 _TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}  # allowed difference, relative to the largest value

@@ -13,8 +13,6 @@ from proofmap.graph.ir import Graph
 from proofmap.inputs.array_types import Samples, frame_numbers, is_frame, to_tensor
 from proofmap.inputs.ball import check_input
 
-__all__ = ["as_samples", "weight_of"]
-
 
 def as_samples(x: Samples, model: Any) -> Tensor:
     """Return x (N, *shape) as a checked tensor.

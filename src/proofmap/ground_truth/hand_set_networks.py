@@ -19,8 +19,6 @@ from torch.nn.utils import skip_init
 from proofmap.ground_truth.trial import Trial
 from proofmap.ground_truth.truth_metrics import Order, Precision
 
-__all__ = ["HAND_SET", "SIDE"]
-
 _Relevant: TypeAlias = Mapping[
     tuple[int, ...], Sequence[int]
 ]  # values of some bits -> which of these bits are relevant

@@ -25,8 +25,6 @@ from proofmap.ground_truth.truth_metrics import Localisation
 from proofmap.metrics import METRICS
 from proofmap.sources import read_model
 
-__all__ = ["PHOTOGRAPHS", "Photographs", "find_data_sets", "grid_trial", "metric_trial"]
-
 _GREY = 0.5  # value of an empty canvas
 _BATCH = 50  # pictures in one call of the network
 _CANDIDATES = 3000  # pictures from which the grids are chosen

@@ -15,8 +15,6 @@ from proofmap.bench.mean_ranks import MEAN_RANK, averaged, with_ranks
 from proofmap.bench.statistics import Cell, Column, Mark, Table, Values
 from proofmap.registry import EXPLAINER_ENTRIES
 
-__all__ = ["Ranking", "TrialResult", "is_ours"]
-
 _ALL = "All"
 _MAX_CELL_METRICS = 2  # metrics that share a cell; with more metrics, each trial has its own table
 

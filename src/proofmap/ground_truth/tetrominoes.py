@@ -23,8 +23,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["ALPHA", "SIDE", "Background", "Images", "Scenario", "draw"]
-
 Scenario = Literal["linear", "multiplicative", "translations", "xor"]
 Background = Literal["white", "correlated"]
 

@@ -20,8 +20,6 @@ from proofmap.ground_truth.truth_metrics import Order, Precision
 from proofmap.storage.resumable_folder import write_piece
 from proofmap.zoo.weights import fill
 
-__all__ = ["NetworkKind", "tetrominoes", "train"]
-
 NetworkKind = Literal["mlp", "cnn"]
 
 _TRAIN_IMAGES, _TRAINING_STEPS, _BATCH, _LEARNING_RATE = 8000, 1500, 128, 3e-3

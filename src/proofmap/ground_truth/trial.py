@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from proofmap.metrics import Metric
 
-__all__ = ["Radius", "Trial"]
-
 Radius: TypeAlias = float | Literal["auto"]
 
 

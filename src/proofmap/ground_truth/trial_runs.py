@@ -28,8 +28,6 @@ from proofmap.runtime.progress import part
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.storage.resumable_folder import locked, write_piece
 
-__all__ = ["METHODS", "run"]
-
 _SLOW_METHODS = ("greedy-as", "greedy-ao")  # ten times a thousand attacks per sample: hours per trial
 METHODS = tuple(name for name in READY if name not in _SLOW_METHODS)
 

@@ -13,8 +13,6 @@ from proofmap.ground_truth.tetrominoes import ALPHA
 from proofmap.ground_truth.trained_networks import NetworkKind, tetrominoes
 from proofmap.ground_truth.trial import Trial
 
-__all__ = ["Section", "sections", "sections_without_data"]
-
 
 @dataclass(frozen=True)
 class Section:

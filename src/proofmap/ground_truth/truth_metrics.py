@@ -16,8 +16,6 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.metrics.metric import Case, Metric, Presets
 
-__all__ = ["Localisation", "Order", "Precision"]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TruthMetric(Metric[Tensor]):

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 
-__all__ = ["Samples", "Target", "frame_numbers", "is_frame", "to_tensor"]
-
 Samples: TypeAlias = Tensor | NDArray[Any]  # (N, *shape); also attributions of that shape
 Target: TypeAlias = int | Tensor | NDArray[Any] | None  # a class, or one for each sample
 

@@ -17,8 +17,6 @@ from proofmap.inputs.domain import Domain
 from proofmap.inputs.family import NORMS, TOLERANCE, Family, broadcasts, resolve_mask
 from proofmap.settings import parse_number
 
-__all__ = ["Ball"]
-
 
 @dataclass(frozen=True)
 class Ball:

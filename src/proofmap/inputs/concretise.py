@@ -25,8 +25,6 @@ from torch.nn.functional import pad
 
 from proofmap.inputs.window_forms import WindowForms
 
-__all__ = ["CutBoxes", "rows_at_once", "suprema", "window_suprema"]
-
 _CHUNK_COEFFICIENTS = {1.0: 2**22, 2.0: 2**22, inf: 2**25}  # coefficients per chunk; p = 1 and 2 sort them in float64
 
 _FLOAT64_ERROR = 2.0**-52  # at least the relative error of two operations in float64

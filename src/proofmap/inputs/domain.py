@@ -19,8 +19,6 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.inputs.array_types import Samples, frame_numbers, is_frame
 
-__all__ = ["Domain", "common_beginning"]
-
 Column = int | str  # the number of a column, or its name
 
 

@@ -20,8 +20,6 @@ from proofmap.inputs.sampling import project, sample_uniform
 from proofmap.inputs.window_forms import WindowForms
 from proofmap.runtime.block_sums import dot
 
-__all__ = ["NORMS", "TOLERANCE", "Family", "broadcasts", "resolve_mask"]
-
 NORMS = (1.0, 2.0, inf)
 TOLERANCE = 1e-6
 

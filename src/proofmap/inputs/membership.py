@@ -13,8 +13,6 @@ from torch import Tensor
 
 from proofmap.inputs.family import Family
 
-__all__ = ["add_rounded_down", "inner_family", "largest_below", "round_into_ball", "round_into_box", "round_up"]
-
 _FIRST_SHRINK = 2.0**-22  # first step towards x, relative to the distance; doubled until the rounded point is inside
 
 

@@ -18,8 +18,6 @@ from proofmap.errors import InputError
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family, resolve_mask
 
-__all__ = ["OneHotBoxes"]
-
 _MAX_CHOICES = 4096  # limit on the choices of categories of one sample
 
 

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from proofmap.inputs.concretise import CutBoxes
 
-__all__ = ["project", "sample_uniform"]
-
 _PROPOSAL_NUMBERS = 2**22  # numbers of one batch of proposals
 _TINY = torch.finfo(torch.float64).tiny
 

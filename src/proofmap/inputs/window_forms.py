@@ -15,8 +15,6 @@ from torch import Tensor
 
 from proofmap.runtime.block_sums import dot
 
-__all__ = ["WindowForms", "WindowPlaces", "places_of_entries"]
-
 
 @dataclass(frozen=True, eq=False)
 class WindowPlaces:

@@ -16,8 +16,6 @@ from proofmap.metrics.metric import Presets, ends_of, table
 from proofmap.metrics.stability import Stability
 from proofmap.settings import count
 
-__all__ = ["MaxSensitivity"]
-
 _RADIUS = 0.2  # for inputs between 0 and 1
 
 

@@ -26,8 +26,6 @@ from proofmap.runtime.precision import full_precision
 from proofmap.settings import Check, check_settings
 from proofmap.storage.records import JSON, settings_to_json
 
-__all__ = ["ByPreset", "Case", "Metric", "Presets", "Subject", "ends_of", "radius_of", "table"]
-
 Subject: TypeAlias = Literal["attributions", "explainer", "method", "overlap"]
 _Judged_contra = TypeVar("_Judged_contra", contravariant=True)
 _Setting = TypeVar("_Setting")

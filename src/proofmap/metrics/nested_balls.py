@@ -13,8 +13,6 @@ from proofmap.metrics.metric import Case
 from proofmap.metrics.seeded_noise import Stream
 from proofmap.metrics.variables import Variables
 
-__all__ = ["Balls", "nested"]
-
 
 class Balls(NamedTuple):
     """A batch of balls. Balls of one sample may be in several batches."""

@@ -26,8 +26,6 @@ from proofmap.metrics.validation import check_attributions
 from proofmap.metrics.variables import Variables
 from proofmap.settings import check_choice, check_count, count
 
-__all__ = ["Randomisation", "Remade", "shuffled"]
-
 Remade: TypeAlias = Callable[[Graph, Tensor, Tensor], Samples]
 Order: TypeAlias = Literal["whole", "cascade"]
 

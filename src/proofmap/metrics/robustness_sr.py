@@ -29,8 +29,6 @@ from proofmap.runtime.memory import budget, check_memory
 from proofmap.settings import check_count, check_number, count, setting
 from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
 
-__all__ = ["Distances", "RobustnessSr"]
-
 
 @dataclass(frozen=True, eq=False)
 class Distances:

@@ -8,8 +8,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = ["Stream", "seeded"]
-
 
 def seeded(seed: int, *use: str | int) -> torch.Generator:
     """Return a generator for one use, on the CPU so that its numbers are equal on all devices."""

@@ -18,8 +18,6 @@ from proofmap.metrics.validation import check_groups
 from proofmap.metrics.variables import Entries, Variables
 from proofmap.settings import count
 
-__all__ = ["Sparseness"]
-
 
 @dataclass(frozen=True, eq=False)
 class Sparseness(Metric[Samples]):

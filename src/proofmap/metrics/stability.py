@@ -22,8 +22,6 @@ from proofmap.metrics.seeded_noise import seeded
 from proofmap.metrics.validation import check_attributions
 from proofmap.settings import check_choice, check_flag, check_number, count
 
-__all__ = ["Explain", "Stability"]
-
 Explain: TypeAlias = Callable[[Tensor, Tensor], Samples]
 Half: TypeAlias = Literal["+", "-"]
 Over: TypeAlias = Literal["max", "mean"]

@@ -19,8 +19,6 @@ from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, ra
 from proofmap.settings import check_choice, count
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["Tightness"]
-
 Above: TypeAlias = Literal["zero", "attack"]
 
 _TOLERANCE = 1e-3  # absolute and relative difference of values that count as equal

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from proofmap.inputs.groups import Groups, Shape, mask_of
 
-__all__ = ["Entries", "Variables"]
-
 
 @dataclass(frozen=True)
 class Entries:

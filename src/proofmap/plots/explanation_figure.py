@@ -31,8 +31,6 @@ from proofmap.text.figure_titles import caption, group_name, selection, title
 from proofmap.text.group_places import largest
 from proofmap.text.proven_ranks import MOST, is_series, ranks, searched
 
-__all__ = ["PLAIN", "ROWS", "Heading", "Picture", "draw"]
-
 ROWS = 16  # samples in one figure
 BARS = 20  # bars of one sample
 _DPI = 110

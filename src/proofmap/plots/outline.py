@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Line", "outline"]
-
 Line: TypeAlias = tuple[tuple[int, int], tuple[int, int]]  # from (x, y) to (x, y), corners of pixels, (0, 0) upper left
 
 

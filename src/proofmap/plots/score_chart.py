@@ -24,8 +24,6 @@ from proofmap.plots.outline import outline
 from proofmap.plots.overlay import Array, bar_colour, numbers
 from proofmap.text.proven_ranks import Ranks, ranks
 
-__all__ = ["BEYOND", "Bars", "bars_of", "draw_bars", "legend", "mark"]
-
 BEYOND = 3.0  # whiskers are cut at this multiple of the longest bar
 # A white line on a wider black line, visible on dark and on bright colours: (upper line, lower line).
 _PROVEN_LINES: Any = ({"color": "white", "linewidth": 1.5}, {"color": "black", "linewidth": 3.0})

@@ -23,8 +23,6 @@ from proofmap.text.figure_titles import caption, group_name
 from proofmap.text.group_places import place
 from proofmap.text.proven_ranks import searched
 
-__all__ = ["summary"]
-
 _WIDTH = 9.0  # inches
 _ROW_HEIGHT = 0.26  # inches per group
 _TEXT_SIZE = 7.5  # points

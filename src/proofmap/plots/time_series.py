@@ -14,8 +14,6 @@ from proofmap.plots.overlay import LINES, bar_colour, colours, numbers
 from proofmap.plots.score_chart import BEYOND, bars_of
 from proofmap.text.proven_ranks import searched
 
-__all__ = ["draw_series", "reading"]
-
 _MAX_SHADE = 0.55  # position of the largest score in the colour map behind the series
 
 

@@ -25,8 +25,6 @@ from proofmap.proof.statement import Array
 from proofmap.runtime.outward_numbers import format_interval, format_overlap
 from proofmap.storage.records import write_atomic
 
-__all__ = ["Certificate"]
-
 _ENDING = ".proof"
 
 

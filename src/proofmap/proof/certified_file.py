@@ -17,8 +17,6 @@ from proofmap.proof import check
 from proofmap.proof.network_export import export
 from proofmap.storage.hashing import hash_graph
 
-__all__ = ["Certified", "exported", "refusing"]
-
 _SOURCES = {"model": "a model in memory (model hash {})", "file": "an ONNX file (SHA-256 {})"}
 
 

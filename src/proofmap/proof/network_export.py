@@ -14,8 +14,6 @@ from proofmap.errors import InputError
 from proofmap.graph import Graph, Node
 from proofmap.graph.onnx import as_onnx
 
-__all__ = ["check_covered", "export", "leak"]
-
 _COVERED = {
     "linear",
     "conv",

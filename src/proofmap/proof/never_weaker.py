@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from proofmap.runtime.outward_numbers import format_overlap
 
-__all__ = ["Explained"]
-
 _GAP_TOLERANCE = 0.01  # share of AO(B) minus the overlap at x: stored slopes have 8 bits, and intervals 16
 _VALUE_TOLERANCE = 0.001  # share of the overlaps: claims are rounded up
 

@@ -12,8 +12,6 @@ from proofmap.graph.ir import Graph, Node
 from proofmap.graph.rewrite.pairwise_maximum import maximum_nodes
 from proofmap.proof.check import PAIRS
 
-__all__ = ["in_maxima"]
-
 
 def in_maxima(graph: Graph, like: Tensor) -> Graph:
     """Return an equal graph with `larger` nodes. Pools with padding or too many entries stay.

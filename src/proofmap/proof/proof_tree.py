@@ -27,8 +27,6 @@ from proofmap.search.lp import solve_leaf_lps
 from proofmap.search.unstable_units import Units, repeat_interval, round_outward
 from proofmap.settings import check_count, check_number
 
-__all__ = ["Growth", "Opened", "grow", "growth_for"]
-
 _ROOT_STEPS, _SPLIT_STEPS = 100, 30  # optimisation steps of slopes and multipliers
 _LOOKAHEAD_SPLITS = 16  # candidate splits that are evaluated for each part
 _MIN_SPLIT_BATCH = 4  # parts that are split together, at least

@@ -16,8 +16,6 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.inputs.ball import Ball, resolve_end
 
-__all__ = ["Array", "Asked"]
-
 Array = NDArray[Any]
 
 _UNBOUNDED = 2.0**1000  # stands for an infinite end of the domain; beyond the range of float32

@@ -8,8 +8,6 @@ from proofmap.proof import check
 from proofmap.proof.statement import Array
 from proofmap.runtime.progress import report
 
-__all__ = ["intervals"]
-
 _RELATIVE_MARGIN = 2.0**-30  # margin of an endpoint for other orders of summation in float64
 _ZERO_BITS = 8  # trailing zero bits of an endpoint's 24, so that it compresses to half the size
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from proofmap.bench.statistics import LEAST, Cell, Column, Table
 from proofmap.report.number_line import Axis
 
-__all__ = ["Comparison", "comparison"]
-
 
 @dataclass(frozen=True)
 class MeanCell:

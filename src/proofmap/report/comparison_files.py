@@ -21,8 +21,6 @@ from proofmap.metrics import METRICS
 from proofmap.sources.limited_reads import read_text
 from proofmap.text.wording import plural
 
-__all__ = ["read_table"]
-
 _UNNAMED = "a table that does not name its model and data"
 _COLUMNS = {**{name: column(kind) for name, kind in METRICS.items()}, MEAN_RANK.name: MEAN_RANK}
 _Entry: TypeAlias = tuple[str, dict[str, Any]]  # its place in the file, and its values by column

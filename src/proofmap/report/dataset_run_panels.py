@@ -19,8 +19,6 @@ from proofmap.storage.resumable_folder import flatten_record, path_inside
 from proofmap.text.group_places import largest
 from proofmap.text.wording import confidence, plural, share, taken_off
 
-__all__ = ["DataSet", "data_set"]
-
 _CLASS_MAPS = 20  # classes with a mean map
 _TABLE_CLASSES = 100  # classes in the table
 _LISTED_FAILURES = 100  # failed samples in the table

@@ -16,19 +16,6 @@ from proofmap.text.verdict import Kind, Outcome
 from proofmap.text.wording import noise, plural, radius, score_means, share, smoothed
 from proofmap.verify.objective import decides
 
-__all__ = [
-    "RELATION",
-    "ClaimText",
-    "Names",
-    "ball",
-    "claim",
-    "name_of",
-    "number",
-    "quantity",
-    "roundings",
-    "sources",
-]
-
 Names: TypeAlias = Sequence[str] | None  # names of the classes
 
 RELATION: Mapping[Guarantee, str] = {

@@ -26,8 +26,6 @@ from proofmap.text.proven_ranks import ranks, searched
 from proofmap.text.verdict import BADGES, Kind, Outcome, kind_of
 from proofmap.text.wording import around, plural, rounding_note, score_means
 
-__all__ = ["Finding", "Side", "finding_of"]
-
 _TABLE_SCORES = 10  # the largest scores, shown in the table of a finding
 
 

@@ -21,8 +21,6 @@ from proofmap.plots.score_chart import BEYOND
 from proofmap.text.group_places import first_names, largest
 from proofmap.text.proven_ranks import Ranks, ranks, searched
 
-__all__ = ["Maps", "Panel", "Place", "ScoreBar", "bars", "columns_of", "gradient", "maps", "means", "places"]
-
 _MIN_SIDE, _MAX_SIDE = 224, 448  # pixels of the longer side: smaller pictures are enlarged, larger ones reduced
 _DASH = 4  # length of a dash in pixels
 _MIN_REGION_SHARE = 0.15  # the alternative text names regions with this share of the scores; an even spread has 0.11

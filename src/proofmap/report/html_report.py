@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from proofmap.report.finding_page import Finding
     from proofmap.report.network_data import NetworkPage
 
-__all__ = ["report"]
-
 _MAX_MAPS = 500  # a browser opens a page with more maps slowly
 
 

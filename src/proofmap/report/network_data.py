@@ -23,8 +23,6 @@ from proofmap.storage.hashing import hash_tensor
 from proofmap.text.verdict import BADGES, Outcome
 from proofmap.text.wording import beside, plural, share, taken_off
 
-__all__ = ["InputPage", "NetworkPage", "Tally", "networks_of"]
-
 _TABLE_VALUES = 200  # values of an input without a picture that its table shows
 
 

@@ -10,8 +10,6 @@ from datetime import date
 from proofmap.explainers import Explanation, File
 from proofmap.storage.records import JSON
 
-__all__ = ["Fact", "Record", "day", "day_of", "file_facts", "network_digest", "records_of", "text_of", "values_digest"]
-
 _MAX_SETTING = 400  # characters of a setting; a file may have one radius for each of a thousand samples
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),

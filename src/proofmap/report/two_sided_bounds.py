@@ -21,8 +21,6 @@ from proofmap.text.verdict import Kind, Outcome, kind_of, outcome_of
 from proofmap.text.wording import confidence
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["RESTARTS", "STEPS", "Range", "attacked", "checked", "ranges", "verdict"]
-
 STEPS, RESTARTS = 20, 4  # of the PGD attack
 _ATTACK_BATCH = 16  # samples that are attacked together
 

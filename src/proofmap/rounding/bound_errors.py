@@ -53,8 +53,6 @@ from proofmap.runtime.block_sums import additions_per_product, dot
 if TYPE_CHECKING:
     from proofmap.bounds.state import BoundState
 
-__all__ = ["RoundingErrors"]
-
 _VALUE_ERRORS = 4  # rounding errors of a value beside its products: bias, a weight that was cast, one more operation
 _LINE_ERRORS = 32  # rounding errors of a line's slope and bias, and of the products with them
 _INPUT_ERRORS = 16  # rounding errors of a ball's endpoints, and of the sums over the ball

@@ -15,8 +15,6 @@ from proofmap.graph import Graph, Node
 from proofmap.graph.ops import LINEAR, compute
 from proofmap.graph.walk import push
 
-__all__ = ["check_attained", "check_score_bounds", "estimate_error", "estimate_stored_error"]
-
 _ERROR_ULPS = 64  # ulps that bounds and values may be off by; each layer takes a few
 _STORED_ERRORS = {torch.float64: 1e-10}  # error of a stored value v, relative to 1 + |v|
 _STORED_ERROR = 1e-4  # the same for all other types

@@ -23,17 +23,6 @@ from proofmap.graph.ir import Node
 from proofmap.rounding.magnitudes import SIGNED, magnitude, nonzero_products, product_counts
 from proofmap.rules import RULES, Interval, Linear
 
-__all__ = [
-    "FLOAT32_UNIT",
-    "UNDERFLOW",
-    "constants_of",
-    "float32_error",
-    "gamma",
-    "gammas",
-    "linear_float32_error",
-    "unit_roundoff",
-]
-
 FLOAT32_UNIT = 2.0**-24  # the unit roundoff of float32
 UNDERFLOW = 2.0**-125  # twice the largest error of underflow in float32, where denormals may count as 0
 _SMALLEST_NORMAL = 2.0**-126  # smaller numbers may count as 0

@@ -19,8 +19,6 @@ from proofmap.graph.ops import compute
 from proofmap.graph.receptive_fields import Shapes
 from proofmap.rules.rule import Interval
 
-__all__ = ["COPIES", "MAGNITUDES", "SIGNED", "Magnitudes", "magnitude", "nonzero_products", "product_counts"]
-
 # Operations that only copy entries of their inputs.
 COPIES = frozenset({"concat", "reshape", "permute", "expand", "index", "slice", "pad"})
 

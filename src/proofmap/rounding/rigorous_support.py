@@ -11,8 +11,6 @@ from proofmap.rules import RULES, Linear
 from proofmap.rules.discontinuous import DiscontinuousFunction
 from proofmap.rules.scalar_lines import Scalar
 
-__all__ = ["check_error_bounds", "decide_rigorous", "has_error_bounds"]
-
 
 def has_error_bounds(graph: Graph) -> bool:
     """Return whether the rounding errors of all operations of the graph are known."""

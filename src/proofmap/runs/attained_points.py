@@ -15,8 +15,6 @@ from safetensors import SafetensorError, safe_open
 from proofmap.errors import FileError
 from proofmap.runs.chunk import Array
 
-__all__ = ["POINT_ARRAYS", "pack_points", "unpack_points"]
-
 # x and points of B: (n, *shape) float32; numbers of changed entries: (n,) int64; their indices uint32, values float32
 POINT_ARRAYS = ("points_x", "points_full", "points_changed", "points_place", "points_value")
 

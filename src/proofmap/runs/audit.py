@@ -18,8 +18,6 @@ from proofmap.storage.resumable_folder import path_inside
 if TYPE_CHECKING:
     from proofmap.runs.results import ChunkResults, Results
 
-__all__ = ["ChunkFault", "find_faults"]
-
 
 @dataclass(frozen=True)
 class ChunkFault:

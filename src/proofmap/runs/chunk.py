@@ -19,9 +19,6 @@ from safetensors.numpy import save
 from proofmap.errors import FileError
 from proofmap.explainers.explanation import Guarantee
 
-__all__ = ["ARRAYS", "DROP_BOUNDS", "ERRORS", "FULL_BALL_OF", "LOWER_BOUNDS", "SCORE_BOUNDS", "Array", "ChunkTexts"]
-__all__ += ["pack_chunk", "read_array", "read_chunk_texts", "with_missing_groups"]
-
 Array = NDArray[Any]
 
 _FORMAT = "proofmap-chunk"

@@ -16,8 +16,6 @@ from proofmap.registry import EXPLAINER_ENTRIES
 from proofmap.runs.attained_points import POINT_ARRAYS
 from proofmap.runs.chunk import ARRAYS, DROP_BOUNDS, ERRORS, LOWER_BOUNDS, Array, ChunkTexts
 
-__all__ = ["find_violation"]
-
 _CROSSING_TOLERANCE = 1e-3  # relative to 1 + |value|: float32 bounds may cross by less than this
 _SHA256 = re.compile("[0-9a-f]{64}")
 _BALL_ARRAYS = ("eps", "full", "nominal", "frozen")

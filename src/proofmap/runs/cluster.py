@@ -22,8 +22,6 @@ from proofmap.runs.worker import ChunkTask, ExplainedChunk, Worker
 from proofmap.sources.named_model import user_modules
 from proofmap.storage.hashing import versions
 
-__all__ = ["Ray"]
-
 _CHUNKS_PER_WORKER = 2  # one in work and one waiting, so that no worker is idle
 _MAX_LOST_WORKERS = 3  # lost on one chunk that is alone at its worker, or in a row while they start
 

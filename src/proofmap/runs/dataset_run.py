@@ -30,8 +30,6 @@ from proofmap.sources import Model, Samples
 from proofmap.storage.hashing import digest, hash_values
 from proofmap.storage.resumable_folder import EventLog, locked, write_piece
 
-__all__ = ["run", "shape_of"]
-
 _LOG = logging.getLogger(__name__)
 
 

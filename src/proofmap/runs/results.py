@@ -44,8 +44,6 @@ from proofmap.verify.overlap import Overlap
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["ChunkResults", "Results", "maps"]
-
 
 @dataclass(frozen=True, eq=False)
 class ChunkResults:

@@ -25,8 +25,6 @@ from proofmap.text.wording import bound_name, quantity_name, reached_name
 if TYPE_CHECKING:
     from proofmap.runs.results import Results
 
-__all__ = ["FORMATS", "export", "rows"]
-
 _SCORES = {
     "scores": "score_{}",
     "errors": "score_{}_standard_error",

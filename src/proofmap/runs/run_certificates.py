@@ -35,8 +35,6 @@ from proofmap.sources import Samples
 from proofmap.storage.hashing import hash_file, hash_values
 from proofmap.storage.resumable_folder import EventLog, path_inside, read_log, write_piece, write_piece_once
 
-__all__ = ["check_certifiable", "write_certificates"]
-
 _BOUND_ARRAYS = ("full", "nominal")
 _TREE_SECONDS = 60.0  # the time for one sample's trees
 _FOLDER = PurePosixPath(INDEX).parent

@@ -30,8 +30,6 @@ from proofmap.runs.chunk import DROP_BOUNDS, LOWER_BOUNDS
 from proofmap.storage.hashing import hash_graph, versions
 from proofmap.storage.records import settings_to_json, to_json
 
-__all__ = ["Job", "Setup", "seed_of"]
-
 _MAX_CHUNK_SAMPLES = 1000  # samples per chunk: they are explained together, and repeated together after an interruption
 _JOB_ARGUMENTS = {
     "batch": "chunk",

@@ -24,8 +24,6 @@ from proofmap.text.verdict import WITNESSES
 from proofmap.text.wording import around, bound_name, confidence, plural, radius, rounding_note, share, taken_off
 from proofmap.verify.objective import decides
 
-__all__ = ["ClassTotal", "Distribution", "Totals", "total"]
-
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _HISTOGRAM_BINS = 20
 _MAX_LISTED = 10  # classes and failures in the text; the files list all

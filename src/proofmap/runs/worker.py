@@ -39,8 +39,6 @@ from proofmap.runs.run_job import Job, Setup, seed_of
 from proofmap.runtime.precision import full_precision
 from proofmap.storage.hashing import versions
 
-__all__ = ["ChunkTask", "ExplainedChunk", "Failure", "Worker", "attempt", "worker_name"]
-
 _Arrays: TypeAlias = dict[str, Array]
 
 T = TypeVar("T")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-__all__ = ["additions_per_product", "dot"]
-
 _BLOCK = 256  # products per block
 
 

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from proofmap.errors import ProofmapWarning
 
-__all__ = ["compiled", "pays"]
-
 _MIN_ENTRIES = 2**22  # entries from which on compiling once per session saves time
 _COMPILE_LOCK = Lock()  # torch must compile, and recompile for another type, in one thread at a time
 

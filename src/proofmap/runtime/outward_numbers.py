@@ -6,8 +6,6 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Literal
 
-__all__ = ["NOT_COVERED", "Guarantee", "format_interval", "format_overlap", "format_range"]
-
 # "certified": proven upper bounds of AO. "probable": upper bounds of the smoothed classifier's AO, which hold with a
 # given probability. "sampled": the largest values of samples, which are lower bounds. "none": estimates.
 Guarantee = Literal["certified", "probable", "sampled", "none"]

@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeAlias
 
-__all__ = ["Listener", "listening", "part", "report"]
-
 Listener: TypeAlias = Callable[[float, str], object]  # the share that is done, and the current step
 
 _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)

@@ -12,8 +12,6 @@ from tqdm.auto import tqdm
 
 from proofmap.runtime.progress import listening, part, report
 
-__all__ = ["ProgressBar", "print_status"]
-
 _BAR_FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
 _MIN_LINE_SECONDS = 10  # least seconds between two lines in a file
 _LINE_SHARE = 0.1  # print a line after this share of the work,

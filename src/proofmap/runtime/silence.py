@@ -7,8 +7,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
-__all__ = ["quiet"]
-
 
 @contextmanager
 def quiet() -> Iterator[None]:

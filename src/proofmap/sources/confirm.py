@@ -14,8 +14,6 @@ from proofmap.graph.onnx import parse, start_session
 from proofmap.sources.named_model import Model, check_unchanged
 from proofmap.sources.prepared_network import wrapped
 
-__all__ = ["Rerun", "rerun"]
-
 
 @dataclass(frozen=True, eq=False)
 class Rerun:

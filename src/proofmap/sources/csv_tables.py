@@ -20,8 +20,6 @@ from proofmap.errors import FileError, InputError, first_line
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.sample_shapes import Part, fit
 
-__all__ = ["open_table"]
-
 _LINE = 2**24  # bytes
 _LABEL = "label"
 

@@ -16,8 +16,6 @@ from proofmap.sources.preparation import Preparation
 from proofmap.sources.published_datasets import open_cifar10, open_idx
 from proofmap.sources.sample_shapes import Part, scaled
 
-__all__ = ["known", "open_part", "try_part"]
-
 
 def open_picture(path: Path, preparation: Preparation) -> Part:
     """A file with one picture, read with the preparation's size and channels."""

@@ -8,8 +8,6 @@ from pathlib import Path
 from proofmap.data.gzip_files import BROKEN, open_unpacked, read_up_to
 from proofmap.errors import FileError
 
-__all__ = ["check_file", "read_limited", "read_text"]
-
 _TEXT = 2**20
 
 

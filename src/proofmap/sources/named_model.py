@@ -28,8 +28,6 @@ from proofmap.sources.preparation import ZOO, Preparation, beside, read_classes
 from proofmap.sources.prepared_network import put_behind, wrapped
 from proofmap.zoo.weights import fill
 
-__all__ = ["Model", "check_unchanged", "read_model", "user_modules"]
-
 _MODULE = "proofmap_model_file"  # under which a user's Python file is known while it runs
 
 

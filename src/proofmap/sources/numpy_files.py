@@ -20,8 +20,6 @@ from proofmap.errors import FileError, ProofmapError, first_line
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.sample_shapes import Array, Part, fit, fits
 
-__all__ = ["open_npy", "open_npz"]
-
 LIMIT = 2**31  # bytes of one array that is unpacked into memory
 _AXES = 32  # that every numpy can have
 _LABELS = ("labels", "label", "y")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["DRAWING", "FORMAT", "MANIFEST", "MASK", "REFUTED", "VIOLATED", "written"]
-
 # of a run
 MANIFEST = "manifest.json"
 FORMAT = "proofmap-run"  # the manifest's first entry

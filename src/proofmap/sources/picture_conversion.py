@@ -9,8 +9,6 @@ from pathlib import Path
 from proofmap.data.images import SUFFIXES
 from proofmap.sources.preparation import Preparation
 
-__all__ = ["conversion_notes"]
-
 _COLOUR_MODES = {"RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}  # Pillow's modes with three channels or more
 _MOST_PICTURES = 1000  # pictures whose headers are read: a note needs no more
 

@@ -28,8 +28,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Layout", "Preparation", "beside", "read_classes", "stated"]
-
 Layout = Literal["NCHW", "NHWC"]
 
 ZOO = "zoo:"

@@ -17,8 +17,6 @@ from proofmap.graph.ir import ModelFile
 from proofmap.graph.rewrite.fold import fold_constants
 from proofmap.sources.preparation import Preparation
 
-__all__ = ["Prepared", "put_behind", "wrapped"]
-
 
 class Prepared(nn.Module):
     """x -> network((x - mean) / std), with the channels last where the network wants them so."""

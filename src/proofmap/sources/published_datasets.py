@@ -14,8 +14,6 @@ from proofmap.errors import FileError
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.sample_shapes import Part, fit, planes
 
-__all__ = ["open_cifar10", "open_idx"]
-
 
 def open_idx(path: Path, preparation: Preparation) -> Part:
     """MNIST's format, plain or packed by gzip; `train-labels-idx1-ubyte` beside `train-images-idx3-ubyte` is found."""

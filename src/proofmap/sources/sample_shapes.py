@@ -15,8 +15,6 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.sources.preparation import Preparation
 
-__all__ = ["Array", "Part", "arrange", "fit", "fits", "planes", "scaled"]
-
 Array = NDArray[Any]
 
 

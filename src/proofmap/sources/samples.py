@@ -23,8 +23,6 @@ from proofmap.sources.picture_conversion import conversion_notes
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.sample_shapes import Part
 
-__all__ = ["Files", "Samples", "open_samples"]
-
 
 class Samples(Protocol):
     """A data set, read one sample at a time; opening it reads none."""

@@ -16,8 +16,6 @@ from proofmap.errors import InputError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["csv_cell", "data_frame", "escape_surrogates", "one_line"]
-
 _FORMULA = re.compile(r"'|[\t\r\n]|\s*[=+\-@＝＋－＠]")  # also full-width signs
 _ESCAPED = re.compile(r"[\\\r\ud800-\udfff]")
 

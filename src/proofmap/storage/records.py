@@ -19,8 +19,6 @@ from proofmap.errors import FileError
 from proofmap.inputs.ball import Ball
 from proofmap.storage.hashing import hash_tensor
 
-__all__ = ["JSON", "atomic_path", "settings_to_json", "to_json", "write_atomic"]
-
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 

@@ -21,17 +21,6 @@ from proofmap.storage.records import write_atomic
 if sys.platform != "win32":
     import fcntl
 
-__all__ = [
-    "EventLog",
-    "flatten_record",
-    "locked",
-    "path_inside",
-    "read_log",
-    "record_differences",
-    "write_piece",
-    "write_piece_once",
-]
-
 _LOG_NAME = "log.jsonl"
 
 

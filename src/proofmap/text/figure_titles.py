@@ -13,8 +13,6 @@ from proofmap.text.proven_ranks import noun, ranks, searched, standing
 from proofmap.text.verdict import Verdict, bound_text
 from proofmap.text.wording import around, beside, summed
 
-__all__ = ["caption", "group_name", "importance", "known", "selection", "title"]
-
 
 def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
     """Return the title of sample k: its class, the verdict on its ball, and the bound."""

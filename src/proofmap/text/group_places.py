@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["first_names", "largest", "place"]
-
 _MAX_NAMES = 5  # variables that a sentence names
 
 

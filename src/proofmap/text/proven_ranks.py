@@ -12,8 +12,6 @@ from proofmap.text.wording import plural
 if TYPE_CHECKING:
     from proofmap.explainers.explanation import Explanation
 
-__all__ = ["MOST", "Ranks", "is_series", "noun", "ranks", "searched", "standing"]
-
 MOST = 10  # at most this many scores are called the largest, and at most half of them
 
 

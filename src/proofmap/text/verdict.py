@@ -13,19 +13,6 @@ from proofmap.text.wording import confidence, known_side, noise
 from proofmap.verify.objective import decides
 from proofmap.verify.overlap import Overlap
 
-__all__ = [
-    "BADGES",
-    "GLYPHS",
-    "WITNESSES",
-    "Kind",
-    "Outcome",
-    "Verdict",
-    "Witness",
-    "bound_text",
-    "kind_of",
-    "outcome_of",
-]
-
 # The question that a sample's overlap answers. "decision": does the class hold? "targeted": can raising values alone,
 # or lowering them alone, reach one other class? "own": the same for the class that the sample already has. "other": a
 # form of the logits that decides no class. "smoothed": does the class hold for most noisy copies?

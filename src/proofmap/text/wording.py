@@ -15,25 +15,6 @@ from proofmap.runtime.outward_numbers import NOT_COVERED, format_interval, forma
 from proofmap.verify.objective import decides
 from proofmap.verify.overlap import Overlap
 
-__all__ = [
-    "around",
-    "beside",
-    "bound_name",
-    "confidence",
-    "known_side",
-    "noise",
-    "plural",
-    "quantity_name",
-    "radius",
-    "reached_name",
-    "rounding_note",
-    "score_means",
-    "share",
-    "smoothed",
-    "summed",
-    "taken_off",
-]
-
 _RADIUS_DIGITS = 6
 _EXACT_RADIUS_LENGTH = 8  # a radius of at most this many characters is printed unchanged
 _SCORE_MEANINGS = {  # for methods whose scores are not differences of overlaps

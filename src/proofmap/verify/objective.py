@@ -7,8 +7,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = ["Objective", "decides", "forms_of", "join", "nominal"]
-
 Objective = Literal["margin", "class", "mean", "apart"]
 
 

@@ -38,8 +38,6 @@ from proofmap.runtime.precision import full_precision
 from proofmap.search import exact_bounds
 from proofmap.verify.overlap import method_of
 
-__all__ = ["PropertyAnswer", "Region", "Unsafe", "check", "decide"]
-
 _RELATIVE_SLACK = 1e-6  # of a row's terms at the box's centre: a bound closer to 0 may be a rounding error
 _CASES_PER_ATTACK = 32
 

@@ -33,8 +33,6 @@ from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_count, check_flag
 from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
 
-__all__ = ["Radius", "RadiusTrials", "certified_radius", "radius", "radius_until"]
-
 _ATTACK_RESTARTS = 2
 _ATTACK_WORK_SHARE = 0.2  # share of the progress bar for the attack
 _ATTACK_RADIUS_FACTOR = 8.0  # growth of the attacked ball while no adversary is found

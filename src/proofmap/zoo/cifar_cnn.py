@@ -8,8 +8,6 @@ from torch import nn
 
 from proofmap.zoo.weights import fill_packaged
 
-__all__ = ["cifar_cnn"]
-
 _CHANNELS = (3, 128, 80, 64)
 _SIDE = (32 - 2 * 3) // 2  # each convolution takes a pixel at every edge, the pool halves what is left
 

@@ -9,8 +9,6 @@ from torch import nn
 
 from proofmap.errors import ModelError
 
-__all__ = ["efficientnet_lite0"]
-
 
 def efficientnet_lite0() -> nn.Module:
     """Map images (N, 3, 224, 224) to logits (N, 1000); trained, in eval mode. Needs `proofmap[imagenet]`.

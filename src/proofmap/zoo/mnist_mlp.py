@@ -8,8 +8,6 @@ from torch import nn
 
 from proofmap.zoo.weights import fill_packaged
 
-__all__ = ["mnist_mlp"]
-
 _WIDTHS = (28 * 28, 256, 128, 64, 32, 10)
 
 

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from proofmap.zoo.weights import fill
 
-__all__ = ["VGG", "vgg16"]
-
 # Filters of the convolutions, block by block; a max pool ends each block.
 # (Simonyan and Zisserman 2014, "Very deep convolutional networks", configuration D)
 _BLOCKS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from proofmap.zoo.weights import fill_packaged
 
-__all__ = ["VisionTransformer", "cifar_vit"]
-
 Norm = Literal["layer", "batch"]
 
 

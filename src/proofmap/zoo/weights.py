@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from proofmap.errors import FileError
 
-__all__ = ["fill", "fill_packaged"]
-
 
 def fill(model: nn.Module, path: str | Path) -> None:
     """Replace the model's parameters and buffers by those in the file: a state dict in safetensors or torch's format.

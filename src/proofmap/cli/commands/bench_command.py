@@ -12,8 +12,6 @@ from proofmap.cli.options import shared_options as o
 from proofmap.cli.terminal_tables import show
 from proofmap.errors import InputError
 
-__all__ = ["bench"]
-
 
 def bench(
     name: Annotated[

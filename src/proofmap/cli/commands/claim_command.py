@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from proofmap.claims.claim import Which
     from proofmap.sources import Model
 
-__all__ = ["claim"]
-
 
 def claim(
     *,

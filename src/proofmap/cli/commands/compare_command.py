@@ -21,8 +21,6 @@ from proofmap.registry import READY
 if TYPE_CHECKING:
     from proofmap.bench import Table
 
-__all__ = ["compare"]
-
 
 def compare(
     *,

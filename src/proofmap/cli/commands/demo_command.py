@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from proofmap.inputs.ball import Ball
     from proofmap.sources import Model
 
-__all__ = ["demo"]
-
 _EPS = 0.015  # the radius of the ball, in units of the pixel range [0, 1]
 _DIGITS = 6  # digits to explain
 _SEARCH_SECONDS = 60.0  # time limit of the exact search, for a digit that one pass of bounds does not prove

@@ -11,8 +11,6 @@ from proofmap.cli.options import option_values as texts
 from proofmap.cli.options.option_bundles import unset
 from proofmap.errors import InputError
 
-__all__ = ["dossier"]
-
 
 def dossier(
     *,

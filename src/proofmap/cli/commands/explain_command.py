@@ -19,8 +19,6 @@ from proofmap.registry import EXPLAINER_ENTRIES, EXPLAINERS
 if TYPE_CHECKING:
     from proofmap.explainers import Explainer
 
-__all__ = ["explain"]
-
 
 @dataclass(frozen=True)
 class Written:

@@ -10,8 +10,6 @@ import typer
 from proofmap.cli.options import option_names as names
 from proofmap.cli.options import option_values as texts
 
-__all__ = ["export"]
-
 
 def export(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A folder of proofmap run.", show_default=False)],

@@ -13,8 +13,6 @@ from proofmap.cli.options.option_bundles import unset
 from proofmap.cli.saved_explanations import saved
 from proofmap.errors import InputError
 
-__all__ = ["report"]
-
 
 def report(
     *,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from proofmap.runs import Engine
     from proofmap.sources import Preparation
 
-__all__ = ["run"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Explaining:

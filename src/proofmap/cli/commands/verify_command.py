@@ -12,8 +12,6 @@ from proofmap.cli.options.model_and_inputs import Subject
 from proofmap.cli.options.option_bundles import unset
 from proofmap.errors import InputError
 
-__all__ = ["verify"]
-
 _EXIT_NOT_PROVEN = 1
 
 

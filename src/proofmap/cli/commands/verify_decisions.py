@@ -33,8 +33,6 @@ from proofmap.verify.overlap import Overlap, overlap
 from proofmap.verify.radius import certified_radius
 from proofmap.verify.radius import radius as both_radii
 
-__all__ = ["DecisionQuery", "answer_all"]
-
 _VERDICTS = ("proven", "refuted", "undecided")
 _UPPER, _LOWER = bound_name("certified"), reached_name()
 _MAX_ROUNDING_MULTIPLE = 100  # a bound above this multiple of a point's rounding error is open for other reasons

@@ -23,8 +23,6 @@ from proofmap.sources.own_files import VIOLATED
 from proofmap.text.wording import plural
 from proofmap.verify.property import PropertyAnswer, Region, check, decide
 
-__all__ = ["decide_files"]
-
 _VNN_COMP_WORDS = {"holds": "unsat", "violated": "sat", "unknown": "unknown"}
 
 

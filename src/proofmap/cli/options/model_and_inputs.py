@@ -19,8 +19,6 @@ from proofmap.errors import InputError
 if TYPE_CHECKING:
     from proofmap.sources import Model
 
-__all__ = ["ModelName", "ModelOptions", "Subject"]
-
 ModelName = Annotated[
     str,
     typer.Argument(

@@ -13,8 +13,6 @@ from typing import Any
 import typer
 from typer.models import ArgumentInfo
 
-__all__ = ["call", "metadata", "options", "unset"]
-
 
 def unset(text: str, *names: str, **more: Any) -> Any:
     """Declare an option without a default in the help: its text explains the behaviour without the option."""

@@ -19,8 +19,6 @@ from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
 from proofmap.sources import Model, open_samples, read_box
 
-__all__ = ["SampleInBall", "graphs", "read_cases"]
-
 
 @dataclass(frozen=True, eq=False)
 class SampleInBall:

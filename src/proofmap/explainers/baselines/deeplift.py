@@ -20,8 +20,6 @@ from proofmap.graph import Node
 from proofmap.graph.ops import compute
 from proofmap.settings import number
 
-__all__ = ["DeepLIFT"]
-
 _NOISE_ULPS = 100  # differences below this many ulps are noise: the gradient is used instead
 
 

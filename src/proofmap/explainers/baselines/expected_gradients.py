@@ -13,8 +13,6 @@ from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.explainers.baselines.gradients import gradient
 from proofmap.settings import count
 
-__all__ = ["ExpectedGradients"]
-
 ReferenceKind = Literal["noise", "blur"]
 
 _BLUR_WIDTHS = (1 / 16, 1 / 4)  # widths of the Gaussian, as shares of an image's longer side

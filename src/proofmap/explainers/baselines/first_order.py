@@ -15,8 +15,6 @@ from proofmap.graph.opaque import differentiable
 from proofmap.settings import choice
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["FirstOrder"]
-
 Objective = Literal["margin", "class", "mean"]  # the objectives of `pm.overlap` that have a gradient
 
 

@@ -17,8 +17,6 @@ from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.explainers.baselines.masked_samples import masked_scores
 from proofmap.settings import count, number
 
-__all__ = ["HSIC", "Sensitivity", "Sobol"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Sensitivity(Baseline):

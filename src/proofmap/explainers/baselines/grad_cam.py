@@ -26,8 +26,6 @@ from proofmap.graph.ops import OPERATIONS, compute
 from proofmap.graph.torch import HookedModule
 from proofmap.graph.walk import push
 
-__all__ = ["ClassActivation", "GradCAM", "GradCAMPlusPlus"]
-
 _MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}  # by the number of sides
 
 

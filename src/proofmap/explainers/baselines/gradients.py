@@ -9,8 +9,6 @@ from torch import Tensor
 from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.settings import count, number
 
-__all__ = ["GradientInput", "IntegratedGradients", "Saliency", "gradient", "magnitude"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Saliency(Baseline):

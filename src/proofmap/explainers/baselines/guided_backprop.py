@@ -11,8 +11,6 @@ from proofmap.explainers.baselines.gradients import magnitude
 from proofmap.explainers.baselines.propagation import Inputs, class_indicator, node_values, propagate, vector_jacobian
 from proofmap.graph import Node
 
-__all__ = ["GuidedBackprop"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GuidedBackprop(Baseline):

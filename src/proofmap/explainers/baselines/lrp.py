@@ -20,8 +20,6 @@ from proofmap.graph import Node
 from proofmap.graph.ops import WEIGHTED, compute
 from proofmap.settings import number
 
-__all__ = ["LRP"]
-
 _UNWEIGHTED_SUMS = (
     "add",
     "sum",

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from proofmap.explainers.baselines.baseline import BaselineBatch
 
-__all__ = ["logits_of_class", "masked_logits", "masked_scores"]
-
 
 def masked_logits(task: BaselineBatch, piece: slice, masks: Tensor, baseline: float = 0.0) -> Tensor:
     """Return logits at m x + (1 - m) baseline, for samples and masks (M, *broadcast to a sample): (n, M, classes)."""

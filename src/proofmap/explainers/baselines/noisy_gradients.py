@@ -18,8 +18,6 @@ from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.explainers.baselines.gradients import gradient
 from proofmap.settings import count, is_number
 
-__all__ = ["NoisyGradients", "SmoothGrad", "VarGrad"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class NoisyGradients(Baseline):

@@ -10,8 +10,6 @@ from torch import Tensor
 from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.settings import count, number
 
-__all__ = ["Occlusion"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Occlusion(Baseline):

@@ -18,17 +18,6 @@ from proofmap.graph import Graph, Node
 from proofmap.graph.ops import LINEAR, OPERATIONS, compute
 from proofmap.graph.walk import pull, push
 
-__all__ = [
-    "Inputs",
-    "Kind",
-    "Values",
-    "class_indicator",
-    "node_values",
-    "operation_kind",
-    "propagate",
-    "vector_jacobian",
-]
-
 Kind = Literal["linear", "scalar", "largest"]
 Values: TypeAlias = Mapping[str, Tensor]  # by the name of a node, each (n, *shape)
 Inputs: TypeAlias = tuple[Tensor, ...]  # one for each input of a node

@@ -15,8 +15,6 @@ from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.explainers.baselines.masked_samples import logits_of_class, masked_logits
 from proofmap.settings import count, number
 
-__all__ = ["RISE"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class RISE(Baseline):

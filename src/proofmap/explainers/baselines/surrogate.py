@@ -21,8 +21,6 @@ from proofmap.explainers.upsampling import spread
 from proofmap.inputs.groups import Groups, grid, mask_of, pixels
 from proofmap.settings import count, number
 
-__all__ = ["LIME", "KernelSHAP", "Surrogate"]
-
 _GRID_CELLS = 7  # default cells along each side of an image
 
 

@@ -22,8 +22,6 @@ from proofmap.inputs.ball import Ball
 from proofmap.runtime.progress import part
 from proofmap.settings import choice, count, is_number, number, setting
 
-__all__ = ["BlendEVA"]
-
 
 def _check_attack_radii(said: str, got: Any) -> None:
     fits = isinstance(got, tuple | list) and got and all(is_number(one) and 0 < one <= 1 for one in got)

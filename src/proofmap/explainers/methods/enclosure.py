@@ -19,8 +19,6 @@ from proofmap.runtime.memory import bytes_needed, run_in_chunks
 from proofmap.runtime.precision import full_precision
 from proofmap.verify.overlap import OverlapSettings, family_overlap
 
-__all__ = ["PrincipalDirections", "enclose", "network_in_coordinates", "overlap_of_boxes", "overlap_of_zonotopes"]
-
 
 @dataclass(frozen=True, eq=False)
 class PrincipalDirections:

@@ -22,8 +22,6 @@ from proofmap.runtime.progress import report
 from proofmap.settings import count, number
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["NestedEVA"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class NestedEVA(Explainer):

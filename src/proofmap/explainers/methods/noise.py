@@ -19,8 +19,6 @@ from proofmap.runtime.memory import run_in_chunks
 from proofmap.settings import choice, count
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["NoiseEVA", "draw_path_positions", "noise_scores"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class NoiseEVA(Explainer):

@@ -21,8 +21,6 @@ from proofmap.runtime.progress import part
 from proofmap.settings import choice, count
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["PathEVA", "approximate_path_scores", "path_scores"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PathEVA(Explainer):

@@ -20,8 +20,6 @@ from proofmap.runtime.memory import run_in_chunks
 from proofmap.settings import check_count, choice, count, setting
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["PairedMean", "Radii", "SmoothEVA", "draw_offsets", "draw_unit_points", "paired_count", "smooth_scores"]
-
 Radii = Literal["one", "all"]  # the radii of the balls for random points
 
 

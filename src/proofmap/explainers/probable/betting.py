@@ -8,8 +8,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["bet_sizes", "upper_confidence_bound"]
-
 _BISECTIONS = 30  # of [0, 1]: the remaining interval of 1e-9 is rounded upwards
 
 

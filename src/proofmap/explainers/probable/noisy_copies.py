@@ -14,8 +14,6 @@ from proofmap.graph import Graph
 from proofmap.graph.classes import margins
 from proofmap.runtime.memory import bytes_needed, chunk_bytes, run_in_chunks
 
-__all__ = ["GroupDirections", "NoisyCopies"]
-
 _NOISE_TENSORS = 4  # tensors of the size of the noise: drawn, scaled, added, projected
 
 

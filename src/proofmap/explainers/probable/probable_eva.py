@@ -30,8 +30,6 @@ from proofmap.runtime.precision import full_precision
 from proofmap.settings import count, number, setting
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["ProbableEVA"]
-
 _COPIES_PER_BLOCK = 256  # copies drawn together; independent of the memory, so that the noise depends on the seed alone
 _TRIAL_FRACTION = 8  # one copy in 8 is for gradients, one in 8 for the trial; the others are counted
 _ROUNDING_MARGIN = 1e-9  # added to shares

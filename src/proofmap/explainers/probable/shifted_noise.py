@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from torch.special import ndtr, ndtri
 
-__all__ = ["TangentBound", "shifted_share"]
-
 _MAX_DEVIATIONS = 3.0  # standard deviations: t is clamped to this range
 _MAX_CORRELATION = 0.95  # upper limit of β / sqrt(1 + β²), which is below 1
 _ROUNDING_MARGIN = 1e-9

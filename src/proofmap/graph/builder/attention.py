@@ -10,8 +10,6 @@ from torch import Tensor
 from proofmap.graph.builder import softmax_layers, weighted_layers
 from proofmap.graph.builder.graph_builder import Builder, Value
 
-__all__ = ["attention"]
-
 
 def attention(
     b: Builder, name: str, q: Value, k: Value, v: Value, mask: Value | None, *, causal: bool, scale: float | None

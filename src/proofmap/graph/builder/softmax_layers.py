@@ -26,8 +26,6 @@ from proofmap.graph.builder import pooling, scalar_functions, slicing, weighted_
 from proofmap.graph.builder.graph_builder import Builder, NoRule
 from proofmap.graph.rewrite import probability_head
 
-__all__ = ["log_softmax", "log_sum_exp", "masked_softmax"]
-
 
 def masked_softmax(b: Builder, name: str, x: str, axes: Sequence[int], kind: str, *, empty: bool = False) -> str:
     """Add softmax or log-softmax over the entries that are not hidden, along an axis or the last axes together.

@@ -10,8 +10,6 @@ from torch import Tensor
 from proofmap.graph.builder import scalar_functions, slicing, weighted_layers
 from proofmap.graph.builder.graph_builder import Builder, OptionalWeight, Value
 
-__all__ = ["CELLS", "CellWeights", "unroll"]
-
 State = tuple[Value, ...]
 
 

@@ -28,8 +28,6 @@ from proofmap.graph.onnx.runtime_session import RuntimeSession
 from proofmap.graph.opaque import FEW_POINTS, MANY_POINTS, bottlenecks, points_around, prepend_opaque, sample_dependence
 from proofmap.graph.rewrite.probability_head import argmax_error, output_shape_error
 
-__all__ = ["run_as_is"]
-
 ReadFile = Callable[[ModelProto], Graph]
 Missing = tuple[tuple[str, str], ...]
 

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from proofmap.graph.opaque import OpaqueFunction
 
-__all__ = ["RuntimeSession", "start_session"]
-
 
 @dataclass(frozen=True, eq=False)
 class RuntimeSession(OpaqueFunction):

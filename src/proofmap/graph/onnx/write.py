@@ -18,8 +18,6 @@ from torch import Tensor
 from proofmap.errors import ModelError
 from proofmap.graph.ir import Graph, Node
 
-__all__ = ["as_onnx", "with_rows"]
-
 _OPSET = 13  # old enough for other tools, new enough for all operators that are written here
 _ELEMENT_TYPES = {torch.float32: TensorProto.FLOAT, torch.float64: TensorProto.DOUBLE}
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}

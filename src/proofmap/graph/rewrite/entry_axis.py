@@ -8,8 +8,6 @@ from typing import Any
 
 from proofmap.graph.ir import Graph, Node
 
-__all__ = ["with_entry_axis"]
-
 
 def with_entry_axis(graph: Graph) -> Graph:
     """Return the same function without values of shape (), so that rules need not handle them."""

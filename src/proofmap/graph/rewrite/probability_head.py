@@ -30,19 +30,6 @@ from proofmap.errors import ModelError
 if TYPE_CHECKING:
     from proofmap.graph.builder.graph_builder import Builder
 
-__all__ = [
-    "MAX_LOGIT_GAP",
-    "PROBABILITY_HEADS",
-    "SINGLE_SIGMOID",
-    "argmax_error",
-    "decision_margin",
-    "output_shape_error",
-    "saturation_margin",
-    "scores",
-    "softmax",
-    "without_probability_head",
-]
-
 SINGLE_SIGMOID = "sigmoid of one output"
 MAX_LOGIT_GAP = 32.0  # classes at most this far below the largest logit have probabilities that differ in float32
 _DECISION_MARGIN = 2.0**-16  # least difference of logits; the certificate checker has the same number

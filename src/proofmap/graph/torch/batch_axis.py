@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError
 
-__all__ = ["DisplacedBatch", "reshape_source"]
-
 
 @dataclass(frozen=True)
 class DisplacedBatch:

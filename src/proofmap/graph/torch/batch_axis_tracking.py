@@ -22,8 +22,6 @@ from proofmap.graph.torch.batch_axis import DisplacedBatch, reshape_source
 from proofmap.graph.torch.operators.operator_table import CONVERTERS
 from proofmap.graph.torch.operators.shapes import operators
 
-__all__ = ["ACCEPT_DISPLACED", "DISPLACED_CONVERTERS", "convert_displaced"]
-
 ACCEPT_DISPLACED = (
     "<built-in function getitem>",
     "aten.lstm.input",

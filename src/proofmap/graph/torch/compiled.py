@@ -10,8 +10,6 @@ from contextlib import AbstractContextManager
 import torch
 from torch import nn
 
-__all__ = ["eager", "uncompiled"]
-
 
 def eager(model: nn.Module) -> nn.Module:
     """The module inside the wrapper of torch.compile, or the module itself."""

@@ -22,9 +22,6 @@ from proofmap.errors import ModelError, first_line
 from proofmap.graph.opaque import OpaqueFunction
 from proofmap.graph.torch.compiled import uncompiled
 
-__all__ = ["HookedModule", "Site", "find_site", "hook"]
-
-
 Side = Literal["input", "output"]
 
 

@@ -26,8 +26,6 @@ from proofmap.graph.torch.hooked_module import HookedModule, Site, find_site
 from proofmap.graph.torch.model_agreement import output_of
 from proofmap.runtime.precision import full_precision
 
-__all__ = ["ExportedModel", "run_as_is"]
-
 _OUTPUT_NAME = "output"  # the node name of a value that is not named after an operation
 
 Missing = tuple[tuple[str, str], ...]

@@ -11,8 +11,6 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from proofmap.errors import ModelError
 
-__all__ = ["check_mode"]
-
 _PROBE_COPIES = 8  # copies of a sample: dropout of few values may leave a single one unchanged
 
 

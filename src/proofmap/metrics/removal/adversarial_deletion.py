@@ -29,8 +29,6 @@ from proofmap.metrics.variables import Variables
 from proofmap.runtime.precision import full_precision
 from proofmap.settings import check_choice, check_count, check_number, count
 
-__all__ = ["AdversarialDeletion"]
-
 Drop: TypeAlias = Literal["margin", "softmax"]
 
 _RADIUS = 8 / 255  # for inputs between 0 and 1, the usual radius of attacks on images

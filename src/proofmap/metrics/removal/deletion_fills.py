@@ -13,8 +13,6 @@ from proofmap.metrics.metric import Presets
 from proofmap.metrics.removal.deletion_insertion import Curve, Deletion, Insertion
 from proofmap.metrics.removal.fill_values import Baseline, Blur, Mean
 
-__all__ = ["DeletionBlur", "DeletionMean", "InsertionBlur", "InsertionMean"]
-
 
 def _filled(curve: type[Curve], baseline: Baseline) -> Presets:
     """Return the paper's preset with another baseline."""

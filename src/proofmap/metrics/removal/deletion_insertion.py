@@ -25,8 +25,6 @@ from proofmap.metrics.variables import Entries, Variables
 from proofmap.runtime.precision import full_precision
 from proofmap.settings import check_choice, check_count, count
 
-__all__ = ["Curve", "Deletion", "Insertion"]
-
 Steps: TypeAlias = int | Literal["all"]
 Area: TypeAlias = Literal["mean", "sum"]
 

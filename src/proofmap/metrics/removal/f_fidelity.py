@@ -24,8 +24,6 @@ from proofmap.metrics.variables import Variables
 from proofmap.runtime.precision import full_precision
 from proofmap.settings import check_choice, check_count, check_number, count
 
-__all__ = ["FFidelity"]
-
 
 def _share(said: str, got: float) -> None:
     check_number(said, got, "a share above 0, at most 1", lambda share: 0 < share <= 1)

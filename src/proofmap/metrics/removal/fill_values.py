@@ -13,8 +13,6 @@ from proofmap.inputs.family import broadcasts
 from proofmap.metrics.seeded_noise import Stream
 from proofmap.settings import check_number, is_number
 
-__all__ = ["Baseline", "Blur", "Darkest", "Mean", "Uniform", "baseline_at", "check_baseline", "check_fits"]
-
 
 @dataclass(frozen=True)
 class Uniform:

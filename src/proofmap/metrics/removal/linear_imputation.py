@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
 
-__all__ = ["imputed"]
-
 _SIDE_WEIGHT, _CORNER_WEIGHT = 1 / 6, 1 / 12  # weights of the neighbours of a pixel
 _TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-10}  # relative residual at which the iteration stops
 

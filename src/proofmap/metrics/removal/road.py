@@ -26,8 +26,6 @@ from proofmap.metrics.variables import Variables
 from proofmap.runtime.precision import full_precision
 from proofmap.settings import check_choice, check_count, check_number, count
 
-__all__ = ["ROAD"]
-
 _NOISE = 0.01  # for inputs between 0 and 1
 
 

@@ -14,8 +14,6 @@ from typing import Any
 from proofmap.errors import FileError
 from proofmap.sources.vnnlib.expressions import Expression, Terms, commands, is_variable
 
-__all__ = ["Assertions", "Row", "Stated"]
-
 _CASES = 10_000
 
 

@@ -13,8 +13,6 @@ import torch
 
 from proofmap.errors import FileError
 
-__all__ = ["Expression", "Terms", "commands", "is_variable"]
-
 _DEPTH = 16
 _DIGITS = 1000
 _LARGEST = torch.finfo(torch.float32).max

@@ -26,8 +26,6 @@ from proofmap.sources.sample_shapes import arrange
 from proofmap.sources.vnnlib.assertions import Assertions, Row, Stated
 from proofmap.verify.property import Region, Unsafe
 
-__all__ = ["Box", "read_box", "read_specification"]
-
 _LIMIT = 2**26  # bytes of text: half a million inputs
 
 
