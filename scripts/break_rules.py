@@ -22,12 +22,19 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Break:
-    """One change: in `file`, `old` becomes `new`; `tests` must notice."""
+    """One change: in `file`, `old` becomes `new`; `tests` must notice.
+
+    file: a path from the folder of the package, or from the root if it begins with "benchmarks/".
+    """
 
     file: str
     old: str
     new: str
     tests: str
+
+    def path(self, root: Path) -> Path:
+        """The file in a tree with this root."""
+        return root / self.file if self.file.startswith("benchmarks/") else root / "src" / "proofmap" / self.file
 
 
 TIED, DEFAULT = "tests/test_tied_classes.py", "tests/test_rigorous_default.py"
@@ -1541,8 +1548,10 @@ BREAKS = [
         WRITTEN,
     ),
     # tables
-    Break("ground_truth/truth_metrics.py", "/ level.sum(1, keepdim=True)", "* 1.0", TRUTH),
-    Break("ground_truth/truth_metrics.py", "+ 0.5 * (one[:, None] == one)", "+ 0.0 * (one[:, None] == one)", TRUTH),
+    Break("benchmarks/trials/truth_metrics.py", "/ level.sum(1, keepdim=True)", "* 1.0", TRUTH),
+    Break(
+        "benchmarks/trials/truth_metrics.py", "+ 0.5 * (one[:, None] == one)", "+ 0.0 * (one[:, None] == one)", TRUTH
+    ),
     # roundings
     Break(
         "runtime/block_sums.py",
@@ -1785,15 +1794,15 @@ BREAKS = [
     Break("verify/onehot_overlap.py", "at_least[:, 1:], rigorous=how.rigorous", "at_least[:, 1:]", DEFAULT),
     Break("verify/radius.py", "decide_rigorous(graph, rigorous, method)", "bool(rigorous)", DEFAULT),
     Break("verify/property.py", "rigorous = decide_rigorous(graph, rigorous)", "rigorous = bool(rigorous)", DEFAULT),
-    Break("ground_truth/truth_metrics.py", "positive = score.clamp(min=0)", "positive = score.abs()", TRUTH),
-    Break("ground_truth/truth_metrics.py", "score.abs() if self.absolute", "score if self.absolute", TRUTH),
-    Break("ground_truth/hand_set_networks.py", "[-1.25], [1.0], -0.375)", "[-0.25], [1.0], -0.375)", HAND),
-    Break("ground_truth/hand_set_networks.py", "(0, 1): (1,), (1, 0): (0,)", "(0, 1): (0, 1), (1, 0): (0,)", HAND),
-    Break("ground_truth/hand_set_networks.py", "if not found[", "if found.any() or not found[", HAND),
-    Break("ground_truth/tetrominoes.py", "turned = signs * (1 - 2 * labels)", "turned = signs", TETROMINOES),
-    Break("ground_truth/ranking.py", "return low > 0", "return low > -9", VERDICT),
-    Break("ground_truth/picture_grids.py", "and bool(known[quarter, k])", "and bool(known[0, k])", GRIDS),
-    Break("ground_truth/picture_grids.py", "known &= classes !=", "known |= classes ==", GRIDS),
+    Break("benchmarks/trials/truth_metrics.py", "positive = score.clamp(min=0)", "positive = score.abs()", TRUTH),
+    Break("benchmarks/trials/truth_metrics.py", "score.abs() if self.absolute", "score if self.absolute", TRUTH),
+    Break("benchmarks/trials/hand_set_networks.py", "[-1.25], [1.0], -0.375)", "[-0.25], [1.0], -0.375)", HAND),
+    Break("benchmarks/trials/hand_set_networks.py", "(0, 1): (1,), (1, 0): (0,)", "(0, 1): (0, 1), (1, 0): (0,)", HAND),
+    Break("benchmarks/trials/hand_set_networks.py", "if not found[", "if found.any() or not found[", HAND),
+    Break("benchmarks/trials/tetrominoes.py", "turned = signs * (1 - 2 * labels)", "turned = signs", TETROMINOES),
+    Break("benchmarks/trials/ranking.py", "return low > 0", "return low > -9", VERDICT),
+    Break("benchmarks/trials/picture_grids.py", "and bool(known[quarter, k])", "and bool(known[0, k])", GRIDS),
+    Break("benchmarks/trials/picture_grids.py", "known &= classes !=", "known |= classes ==", GRIDS),
     Break("bench/significance.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
     Break("bench/statistics.py", "merits[method], seed)[0] <= 0", "merits[method], seed)[0] <= -9", TABLE),
     Break("bench/statistics.py", "for method in ranked[1:] if interval", "for method in merits if interval", TABLE),
@@ -2121,7 +2130,7 @@ def seen(entry: Break, folder: Path) -> bool:
     """Whether the tests turn red in a copy of the tree with this one change."""
     tree = folder / "tree"
     shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "out"))
-    file = tree / "src" / "proofmap" / entry.file
+    file = entry.path(tree)
     text = file.read_text(encoding="utf-8")
     if entry.old not in text:
         sys.exit(f"{entry.file} has no line with {entry.old!r} any more: write the entry anew")

@@ -25,7 +25,7 @@ ORDER = (
     {"verify", "proof"},
     {"explainers", "text", "plots"},
     {"metrics", "sources"},
-    {"bench", "ground_truth", "runs", "report"},
+    {"bench", "runs", "report"},
     {"claims", "dossier"},
     {"cli"},
 )

@@ -75,12 +75,12 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "x", "--model", "y", "--out", "z", "--memory", "0"], "got --memory 0, expected a number of GiB"),
     (["export", "run", "out.foo"], "got the name out.foo, expected one that ends in "),
     (["claim", "zoo:mnist_mlp", "x.proofmap", "--groups", "some"], "got --groups some, expected one of all, top, none"),
+    (["bench", "court"], "got court, expected a table of this package: the trials with known ground truth are in "),
     (["report", "page.txt", "maps"], "got the page page.txt, expected a name that ends in .html"),
 ]
 COMPLETED: list[tuple[str, list[str]]] = [
     ("ver", ["verify"]),
     ("bench table1-m", ["table1-mnist"]),
-    ("bench cou", ["court"]),
     ("explain z", [f"zoo:{name}" for name in sorted(zoo_names)]),
     ("explain zoo:mn", ["mnist_mlp"]),  # bash, which ends words at a colon, puts it after what is typed
     ("run --model zoo:", sorted(zoo_names)),

@@ -9,9 +9,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from proofmap.ground_truth.hand_set_networks import HAND_SET, SIDE
-from proofmap.ground_truth.trial import Trial
-from proofmap.ground_truth.truth_metrics import TruthMetric
+from benchmarks.trials.hand_set_networks import HAND_SET, SIDE
+from benchmarks.trials.trial import Trial
+from benchmarks.trials.truth_metrics import TruthMetric
 
 BITS = SIDE**2
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmarks.trials import picture_grids as photographs
+from benchmarks.trials.picture_grids import PHOTOGRAPHS, find_data_sets, grid_trial, metric_trial
+from benchmarks.trials.trial_sections import sections
+from benchmarks.trials.truth_metrics import Localisation
 from proofmap.errors import InputError
-from proofmap.ground_truth import picture_grids as photographs
-from proofmap.ground_truth.picture_grids import PHOTOGRAPHS, find_data_sets, grid_trial, metric_trial
-from proofmap.ground_truth.trial_sections import sections
-from proofmap.ground_truth.truth_metrics import Localisation
 from proofmap.metrics import METRICS
 
 SIDE = 8

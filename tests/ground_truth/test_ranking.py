@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.trials.ranking import Ranking, TrialResult, is_ours
 from proofmap.bench.statistics import Column, Values, tabulate
-from proofmap.ground_truth.ranking import Ranking, TrialResult, is_ours
 from proofmap.registry import EXPLAINER_ENTRIES
 
 ORDER = Column("order", "Order", higher=True)

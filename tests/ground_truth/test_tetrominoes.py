@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from proofmap.ground_truth.tetrominoes import ALPHA, SIDE, Background, Scenario, draw
+from benchmarks.trials.tetrominoes import ALPHA, SIDE, Background, Scenario, draw
 
 SCENARIOS: tuple[Scenario, ...] = ("linear", "multiplicative", "translations", "xor")
 NOISES: tuple[Background, ...] = ("white", "correlated")

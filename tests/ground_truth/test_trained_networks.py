@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from proofmap.ground_truth.trained_networks import tetrominoes
-from proofmap.ground_truth.truth_metrics import TruthMetric
+from benchmarks.trials.trained_networks import tetrominoes
+from benchmarks.trials.truth_metrics import TruthMetric
 
 
 def test_a_network_is_trained_once_and_kept(tmp_path: Path) -> None:

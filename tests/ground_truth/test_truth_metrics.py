@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.trials.truth_metrics import Localisation, Order, Precision, TruthMetric
 from proofmap.errors import InputError
 from proofmap.graph import trace
-from proofmap.ground_truth.truth_metrics import Localisation, Order, Precision, TruthMetric
 
 TRUTH = torch.tensor([[[0.0, 1, 1], [0, 0, 1]], [[0.0, 0, 0], [0, 2, 0]]])  # (2, 2, 3)
 X = torch.rand(2, 2, 2, 3, generator=torch.Generator().manual_seed(0))

@@ -19,7 +19,7 @@ LAYOUTS = ("NCHW", "NHWC")
 ENGINES = ("local", "ray")
 WHICH = ("all", "top", "none")  # the groups whose AO(B_u) are claimed
 ZOO = "zoo:"
-COURT = "court"  # the benchmark with ground truth: `proofmap bench court`
+TRIALS = "court"  # the earlier name of the trials with known ground truth, which `proofmap bench` ran
 
 
 def zoo() -> list[str]:

@@ -25,11 +25,11 @@ class TruthMetric(Metric[Tensor]):
     """
 
     higher_is_better: ClassVar[bool] = True
-    presets: ClassVar[Presets] = {"court": {}}
+    presets: ClassVar[Presets] = {"truth": {}}
 
     truth: Tensor = field(repr=False)
     absolute: bool = False
-    preset: str = "court"
+    preset: str = "truth"
     batch: int | None = None
 
     @abstractmethod

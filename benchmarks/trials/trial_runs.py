@@ -14,15 +14,15 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.trials.ranking import Ranking, TrialResult
+from benchmarks.trials.trial import Trial
+from benchmarks.trials.trial_sections import Section
 from proofmap.bench.benchmark_file import MethodEntry
 from proofmap.bench.compare import columns
 from proofmap.bench.measurement import ComparisonTask, MethodJob, machine_of
 from proofmap.bench.statistics import Values, tabulate
 from proofmap.errors import InputError, ModelError
 from proofmap.graph import trace
-from proofmap.ground_truth.ranking import Ranking, TrialResult
-from proofmap.ground_truth.trial import Trial
-from proofmap.ground_truth.trial_sections import Section
 from proofmap.registry import EXPLAINER_ENTRIES, READY
 from proofmap.runtime.progress import part
 from proofmap.runtime.progress_bar import ProgressBar

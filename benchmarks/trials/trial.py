@@ -1,4 +1,4 @@
-"""A trial: a network, its inputs and classes, the radii of balls, and the metrics that judge maps."""
+"""A trial: a network, its inputs and classes, the radii of balls, and metrics that compare maps with the truth."""
 
 from __future__ import annotations
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from proofmap.ground_truth.hand_set_networks import HAND_SET
-from proofmap.ground_truth.picture_grids import Photographs, find_data_sets, grid_trial, metric_trial
-from proofmap.ground_truth.tetrominoes import ALPHA
-from proofmap.ground_truth.trained_networks import NetworkKind, tetrominoes
-from proofmap.ground_truth.trial import Trial
+from benchmarks.trials.hand_set_networks import HAND_SET
+from benchmarks.trials.picture_grids import Photographs, find_data_sets, grid_trial, metric_trial
+from benchmarks.trials.tetrominoes import ALPHA
+from benchmarks.trials.trained_networks import NetworkKind, tetrominoes
+from benchmarks.trials.trial import Trial
+from proofmap.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,16 @@ def sections(folder: Path | None = None) -> list[Section]:
     alone = {of.name: partial(_of_pictures, metric_trial, of, place) for of, place in data_sets.items()}
     titled = [Section(title, trials) for title, trials in (("Grids of four", four), ("All metrics", alone)) if trials]
     return [*sections_without_data(), *titled]
+
+
+def chosen(sections: Sequence[Section], names: Sequence[str]) -> list[Section]:
+    """Return the sections with only the named trials. A section without one of them is left out."""
+    known = [name for section in sections for name in section.trials]
+    for name in names:
+        if name not in known:
+            raise InputError(f"got the trial {name!r}, expected one of {', '.join(known)}")
+    kept = [Section(s.title, {name: s.trials[name] for name in s.trials if name in names}) for s in sections]
+    return [section for section in kept if section.trials]
 
 
 def _of_pictures(make: Callable[[Photographs, Path], Trial], of: Photographs, place: Path, folder: Path) -> Trial:

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.trials.trial import Trial
+from benchmarks.trials.truth_metrics import Localisation
 from proofmap.bench.benchmark_file import read
 from proofmap.bench.benchmark_images import pictures
 from proofmap.data.images import SUFFIXES
 from proofmap.errors import InputError
-from proofmap.ground_truth.trial import Trial
-from proofmap.ground_truth.truth_metrics import Localisation
 from proofmap.metrics import METRICS
 from proofmap.sources import read_model
 

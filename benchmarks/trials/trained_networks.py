@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import skip_init
 
-from proofmap.ground_truth.tetrominoes import SIDE, Background, Scenario, draw
-from proofmap.ground_truth.trial import Trial
-from proofmap.ground_truth.truth_metrics import Order, Precision
+from benchmarks.trials.tetrominoes import SIDE, Background, Scenario, draw
+from benchmarks.trials.trial import Trial
+from benchmarks.trials.truth_metrics import Order, Precision
 from proofmap.storage.resumable_folder import write_piece
 from proofmap.zoo.weights import fill
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from proofmap.ground_truth.trial import Trial
-from proofmap.ground_truth.truth_metrics import Order, Precision
+from benchmarks.trials.trial import Trial
+from benchmarks.trials.truth_metrics import Order, Precision
 
 _Relevant: TypeAlias = Mapping[
     tuple[int, ...], Sequence[int]
