@@ -881,10 +881,10 @@ BREAKS = [
         "tests/runs/test_results.py",
     ),
     Break(
-        "report/dataset_run_panels.py",
+        "report/panels/dataset_panel.py",
         'open=[*_open(totals), *roundings(totals.guarantee, job["settings"])],',
         "open=[*_open(totals)],",
-        "tests/report/test_dataset_run_panels.py",
+        "tests/report/panels/test_dataset_panel.py",
     ),
     Break("runs/totals.py", ' or guarantee == "probable"', "", "tests/runs/test_claims.py"),
     Break("runs/worker.py", "{ERRORS: e.errors}", "{}", "tests/runs/test_errors.py"),

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from proofmap.explainers import Explanation
 from proofmap.explainers.explanation import spread
-from proofmap.report.finding_pictures import Panel, Place, bars, describe, gradient, maps, means, places
+from proofmap.report.finding_pictures import PagePicture, Place, bars, describe, gradient, maps, means, places
 from proofmap.report.number_line import Axis
 from proofmap.text.group_places import largest
 from tests.explainers.making import make, make_signed, ranked
 
 
-def pixels(panel: Panel) -> Image.Image:
-    return Image.open(BytesIO(b64decode(panel.source.partition(",")[2])))
+def pixels(picture: PagePicture) -> Image.Image:
+    return Image.open(BytesIO(b64decode(picture.source.partition(",")[2])))
 
 
 def grouped(mask: Tensor) -> Explanation:
@@ -113,7 +113,7 @@ def test_large_pictures_are_reduced_and_small_ones_enlarged() -> None:
 def test_mean_maps_share_one_scale() -> None:
     found, low, high, signed = means(np.stack([np.full((2, 2), 0.5), np.eye(2)]), ["class a", "class b"])
     assert (low, high, signed) == (0.0, 1.0, False)
-    assert [panel.alt.partition(".")[0] for panel in found] == ["Mean map of class a", "Mean map of class b"]
+    assert [picture.alt.partition(".")[0] for picture in found] == ["Mean map of class a", "Mean map of class b"]
     assert means(np.zeros((2, 7)), ["a", "b"])[0] == []
 
 

@@ -32,7 +32,7 @@ _REGIONS = (
 
 
 @dataclass(frozen=True)
-class Panel:
+class PagePicture:
     """A picture and its alternative text."""
 
     source: str
@@ -46,9 +46,9 @@ class Panel:
 class Maps:
     """An image, the map of its scores, and both overlaid; `low` and `high` are the ends of the colour scale."""
 
-    input: Panel
-    scores: Panel
-    overlay: Panel
+    input: PagePicture
+    scores: PagePicture
+    overlay: PagePicture
     low: float
     high: float
 
@@ -132,7 +132,7 @@ def _regions(values: Array, what: str, side: str) -> str:
     return f"{what} {regions}; the largest is at row {row}, column {column}."
 
 
-def means(maps: NDArray[Any], names: Sequence[str]) -> tuple[list[Panel], float, float, bool]:
+def means(maps: NDArray[Any], names: Sequence[str]) -> tuple[list[PagePicture], float, float, bool]:
     """Return (a panel for each mean map (K, *shape), low, high, signed). Maps that are not images have no panels."""
     if maps.ndim not in (3, 4) or not len(maps):
         return [], 0.0, 1.0, False
@@ -202,7 +202,7 @@ def _outlined(found: Ranks) -> str:
     return f"Outlined: {found.sentence}."
 
 
-def _panel(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ranks | None = None) -> Panel:
+def _panel(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ranks | None = None) -> PagePicture:
     """Return a PNG of values in [0, 1], (H, W) or (H, W, 3), in a size that is sharp on screen and paper.
 
     marks: groups of the mask (H, W) or (C, H, W) to outline. Groups that are proven to matter most get solid lines.
@@ -219,7 +219,7 @@ def _panel(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ran
     buffer = BytesIO()
     image.save(buffer, "PNG", optimize=True)
     source = f"data:image/png;base64,{b64encode(buffer.getvalue()).decode()}"
-    return Panel(source, alt, *image.size, longer >= _MIN_SIDE)
+    return PagePicture(source, alt, *image.size, longer >= _MIN_SIDE)
 
 
 def _mark(image: Image.Image, mask: NDArray[Any], marks: Ranks) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 from proofmap.errors import FileError
 from proofmap.explainers.explanation import Guarantee
 from proofmap.report.explanatory_text import RELATION, ball, number, quantity_of, roundings
-from proofmap.report.finding_pictures import Panel, means
+from proofmap.report.finding_pictures import PagePicture, means
 from proofmap.report.number_line import Axis
+from proofmap.report.panel import Panel, ReportData, TemplatePanel
 from proofmap.report.provenance import Fact, day_of, file_facts, network_digest, text_of
 from proofmap.runs import Results
 from proofmap.runs.totals import Distribution, Totals, total
@@ -60,7 +61,7 @@ class ClassRow:
     certified: str
     overlap: str
     places: str
-    panel: Panel | None
+    picture: PagePicture | None
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,13 @@ class DataSet:
     record: list[tuple[str, str]]
 
 
+def panels(data: ReportData) -> Iterator[Panel]:
+    """Yield a panel for each run."""
+    for at, (name, results) in enumerate(data.runs, start=1):
+        shown = data_set(at, name, results, data.model)
+        yield TemplatePanel(shown.id, f"Data set {name}", "panels/dataset_panel.html", {"data": shown})
+
+
 def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet:
     """Return the data of a run, after its files are checked against the manifest.
 
@@ -106,7 +114,7 @@ def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"{results.folder} holds parts that do not fit together: {error!r:.80}") from error
     shown = totals.classes[:_CLASS_MAPS]
-    panels, low, high, signed = means(totals.maps[: len(shown)], [f"class {entry.title}" for entry in shown])
+    pictures, low, high, signed = means(totals.maps[: len(shown)], [f"class {entry.title}" for entry in shown])
     return DataSet(
         id=f"data-{at}",
         name=name,
@@ -122,7 +130,7 @@ def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet
         open=[*_open(totals), *roundings(totals.guarantee, job["settings"])],
         quantity=quantity_of(totals.guarantee, totals.objective).removeprefix("the "),
         overlaps=None if totals.overlap is None else _histogram(totals.overlap, totals),
-        classes=list(_classes(totals, panels)),
+        classes=list(_classes(totals, pictures)),
         left_out=max(len(totals.classes) - _TABLE_CLASSES, 0),
         low=low,
         high=high,
@@ -258,7 +266,7 @@ def _meaning(zero: float | None, overlaps: Distribution, totals: Totals) -> str:
     )
 
 
-def _classes(totals: Totals, panels: list[Panel]) -> Iterator[ClassRow]:
+def _classes(totals: Totals, pictures: list[PagePicture]) -> Iterator[ClassRow]:
     for k, entry in enumerate(totals.classes[:_TABLE_CLASSES]):
         scores = totals.means[k]
         top = largest(scores, totals.mask, _CLASS_SCORES, totals.columns)
@@ -268,7 +276,7 @@ def _classes(totals: Totals, panels: list[Panel]) -> Iterator[ClassRow]:
             certified="unknown" if entry.certified is None else f"{entry.certified}",
             overlap=number(entry.overlap, totals.guarantee),
             places="; ".join(f"{where}: {float(scores[group]):.3g}".replace("-", "−") for group, where in top),
-            panel=panels[k] if k < len(panels) else None,
+            picture=pictures[k] if k < len(pictures) else None,
         )
 
 

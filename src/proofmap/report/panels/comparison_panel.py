@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from proofmap.bench.statistics import LEAST, Cell, Column, Table
 from proofmap.report.number_line import Axis
+from proofmap.report.panel import Panel, ReportData, TemplatePanel
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,13 @@ class Comparison:
     columns: tuple[Column, ...]
     rows: list[MethodRow]
     paper: bool
+
+
+def panels(data: ReportData) -> Iterator[Panel]:
+    """Yield the comparison, if there is a table."""
+    if data.table is not None:
+        values = {"comparison": comparison(data.table)}
+        yield TemplatePanel("comparison", "Comparison", "panels/comparison_panel.html", values)
 
 
 def comparison(table: Table) -> Comparison:
