@@ -125,6 +125,8 @@ TETROMINOES = "tests/ground_truth/test_tetrominoes.py"
 VERDICT = "tests/ground_truth/test_ranking.py"
 GRIDS = "tests/ground_truth/test_picture_grids.py"
 ESTIMATORS = "tests/graph/test_estimators.py"
+WORDING = "tests/text/test_verdict_wording.py"
+EXPLAINED_VERDICT = "tests/explainers/statements/test_explained_verdict.py"
 CATEGORIES, DOMAINS = "tests/inputs/test_onehot_boxes.py", "tests/inputs/test_domain.py"
 PROPERTY = "tests/verify/test_property.py"
 REFUTE = "tests/attack/test_counterexample.py"
@@ -620,7 +622,7 @@ BREAKS = [
         "verify/objective.py",
         'in ("margin", "apart")',
         'in ("margin", "apart", "mean")',
-        "tests/text/test_figure_titles.py",
+        "tests/plots/test_figure_titles.py",
     ),
     # what is proven, and over which ball
     # what is proven of scores
@@ -651,7 +653,12 @@ BREAKS = [
         "torch.where(found, overlap.full[:, None]",
         PROVEN,
     ),
-    Break("text/proven_ranks.py", "if count == self.most:", "if count:", "tests/text/test_proven_ranks.py"),
+    Break(
+        "explainers/statements/proven_ranks.py",
+        "if proven == self.most:",
+        "if proven:",
+        "tests/explainers/statements/test_proven_ranks.py",
+    ),
     Break(
         "runtime/outward_numbers.py",
         "format_overlap(upper, 'certified')}]",
@@ -665,10 +672,10 @@ BREAKS = [
     Break("runs/attained_points.py", "_bits(at[1:]) != _bits(", "(lambda v: v.ravel())(at[1:]) != np.ravel(", POINTS),
     Break("runs/worker.py", "points[row], x[row], masks[row] = found", "points[0], x[row], masks[row] = found", POINTS),
     Break(
-        "report/explanatory_text.py",
+        "report/finding_texts.py",
         "if not searched(e):\n        return\n",
         "if False:\n        return\n",
-        "tests/report/test_explanatory_text.py",
+        "tests/report/test_finding_texts.py",
     ),
     Break(
         "explainers/explanation.py",
@@ -860,20 +867,20 @@ BREAKS = [
         '"probable": ROUND_FLOOR',
         "tests/runtime/test_outward_numbers.py",
     ),
-    Break("text/verdict.py", 'return "smoothed"', 'return "decision"', "tests/report/test_two_sided_bounds.py"),
+    Break("explainers/statements/explained_verdict.py", 'return "smoothed"', 'return "decision"', EXPLAINED_VERDICT),
     Break(
-        "report/explanatory_text.py",
+        "text/guarantee_statements.py",
         'if guarantee != "certified" or settings.get("rigorous"):',
         'if guarantee != "certified" or "rigorous" not in settings:',
-        "tests/report/test_explanatory_text.py",
+        "tests/report/test_finding_texts.py",
     ),
     Break(
-        "text/wording.py",
-        'return "" if settings.get("rigorous") else',
-        'return "" if "rigorous" not in settings else',
-        "tests/text/test_figure_titles.py",
+        "plots/figure_titles.py",
+        'rigorous=bool(e.settings.get("rigorous"))',
+        'rigorous="rigorous" in e.settings',
+        "tests/plots/test_figure_titles.py",
     ),
-    Break("report/finding_page.py", 'note if answer == "proven" else ""', '""', "tests/report/test_network_data.py"),
+    Break("report/finding_page.py", 'note if outcome == "proven" else ""', '""', "tests/report/test_network_data.py"),
     Break(
         "runs/totals.py",
         'rigorous=bool(job["settings"].get("rigorous"))',
@@ -882,8 +889,8 @@ BREAKS = [
     ),
     Break(
         "report/panels/dataset_panel.py",
-        'open=[*_open(totals), *roundings(totals.guarantee, job["settings"])],',
-        "open=[*_open(totals)],",
+        'open=[*run_open(totals), *rounding(totals.guarantee, job["settings"])],',
+        "open=run_open(totals),",
         "tests/report/panels/test_dataset_panel.py",
     ),
     Break("runs/totals.py", ' or guarantee == "probable"', "", "tests/runs/test_claims.py"),
@@ -940,17 +947,30 @@ BREAKS = [
     Break("explainers/methods/nested.py", "head.gather(1, again), order", "head, order", NESTED),
     Break("explainers/methods/smooth.py", "certified=False", "certified=True", SMOOTH),
     Break("explainers/proven_scores.py", "high[:, 1:] >= low[:, :-1]", "high[:, 1:] >= high[:, :-1]", TIES),
-    Break("text/verdict.py", 'if kind in ("other", "own"):', 'if kind == "own":', "tests/text/test_figure_titles.py"),
+    Break("text/verdict.py", 'if kind in ("other", "own"):', 'if kind == "own":', "tests/plots/test_figure_titles.py"),
     Break(
         "text/verdict.py",
-        "upper is not None and upper < 0 for",
-        "upper is not None and upper <= 0 for",
-        "tests/text/test_figure_titles.py",
+        "self.upper is not None and self.upper < 0",
+        "self.upper is not None and self.upper <= 0",
+        "tests/text/test_verdict.py",
     ),
+    Break("text/verdict.py", "if not self.lower > 0:", "if True:", "tests/plots/test_figure_titles.py"),
+    Break("text/verdict.py", "below = all(", "below = any(", "tests/text/test_verdict.py"),
+    Break("text/verdict_wording.py", "rounding_note(rigorous or verdict", "rounding_note(True or verdict", WORDING),
     Break(
-        "text/verdict.py", "if any(lower > 0 for lower, _ in sides):", "if False:", "tests/text/test_figure_titles.py"
+        "report/finding_page.py",
+        'rounding_note(bool(e.settings.get("rigorous")))',
+        'rounding_note("rigorous" in e.settings)',
+        "tests/report/test_network_data.py",
     ),
-    Break("text/wording.py", "_GAIN_TOLERANCE = 1e-4", "_GAIN_TOLERANCE = 1e-2", TIES),
+    Break("text/verdict_wording.py", '"" if rigorous else f" (', '"" if True else f" (', WORDING),
+    Break(
+        "explainers/statements/explained_verdict.py",
+        'e.guarantee in ("certified", "none")',
+        'e.guarantee != "sampled"',
+        EXPLAINED_VERDICT,
+    ),
+    Break("plots/figure_titles.py", "_GAIN_TOLERANCE = 1e-4", "_GAIN_TOLERANCE = 1e-2", TIES),
     Break("registry.py", 'usual.get("objective", "margin")', '"margin"', "tests/runs/test_results.py"),
     Break("explainers/auto.py", "if not bool((eps > 0).any()):", "if False:", CHOOSE),
     Break(

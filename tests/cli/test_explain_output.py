@@ -55,8 +55,8 @@ def test_a_line_of_two_halves(model: Model) -> None:
     sides: dict[str, Any] = {"overlap": added, "opposite": removed, "signed": True, "target": torch.tensor([1])}
     e = make((1, 2), 2, dtype=torch.float64, scores=added.drop - removed.drop, **sides)
     assert line(case(e), e, model) == (
-        f"x.npy: 0; towards 1; proven for adding alone: in the ball ({BALL}), it does not change the class to 1; not "
-        "for removing; AO(B) in [-3.00, -2.50] by adding, AO(B) in [-4.00, 3.50] by removing"
+        f"x.npy: 0; towards 1; undecided: in the ball ({BALL}), raising values alone is proven not to change the class "
+        "to 1; lowering them is not; AO(B) in [-3.00, -2.50] by raising, AO(B) in [-4.00, 3.50] by lowering"
     )
     found = record(case(e), e, model, Path("e"), None)
     assert (found["overlap_lower_reached"], found["overlap_opposite_lower_reached"]) == (-3, -4)

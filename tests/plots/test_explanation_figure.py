@@ -18,12 +18,12 @@ from matplotlib.image import imread
 
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation, Origin, Source
+from proofmap.explainers.statements.proven_ranks import ranks
 from proofmap.explainers.upsampling import spread
 from proofmap.plots import explanation_figure as picture
 from proofmap.plots.explanation_figure import ROWS, Picture, draw
+from proofmap.plots.figure_titles import caption, title
 from proofmap.plots.summary_figure import summary
-from proofmap.text.figure_titles import caption, title
-from proofmap.text.proven_ranks import ranks
 from tests.explainers.making import certified, make, make_signed, ranked
 
 PNG = b"\x89PNG\r\n\x1a\n"

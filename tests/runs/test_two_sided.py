@@ -16,12 +16,12 @@ from safetensors import safe_open
 
 import proofmap as pm
 from proofmap.explainers.methods import eva
+from proofmap.explainers.statements.proven_ranks import ranks
 from proofmap.report import report
 from proofmap.runs import Results, run
 from proofmap.runs.chunk import Array
 from proofmap.runs.results import ChunkResults
 from proofmap.runs.totals import total
-from proofmap.text.proven_ranks import ranks
 from proofmap.verify.overlap import Overlap
 from tests.runs.setting import EPS, Digits, digits_model, job
 

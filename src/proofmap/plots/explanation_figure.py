@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 from proofmap.errors import InputError
 from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.statements.proven_ranks import MAX_LARGEST, is_series, ranks, searched
+from proofmap.plots.figure_titles import caption, group_name, selection, title
 from proofmap.plots.overlay import colours, ends, numbers, overlaid, picture_of, pixels_of
 from proofmap.plots.score_chart import Bars, bars_of, draw_bars, legend, mark
 from proofmap.plots.time_series import draw_series, reading
-from proofmap.text.figure_titles import caption, group_name, selection, title
 from proofmap.text.group_places import largest
-from proofmap.text.proven_ranks import MOST, is_series, ranks, searched
 
 ROWS = 16  # samples in one figure
 BARS = 20  # bars of one sample
@@ -144,7 +144,7 @@ def _images(e: Explanation, headings: list[Heading], note: str) -> Picture:
     wide = min(_PANEL, tall * ratio)
     shift = (_PANEL - wide) / 2  # centres narrow images
     captions = ("input", caption(e), "overlay")
-    charts = _largest(e, MOST) if searched(e) or e.errors is not None else []
+    charts = _largest(e, MAX_LARGEST) if searched(e) or e.errors is not None else []
     said = max(_lines(text, _SMALL) for text in captions)
     below = said + _chart_height(charts) if charts else 0.0
     heights = [heading.height + tall + below + 0.2 for heading in headings]

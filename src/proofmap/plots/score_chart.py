@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.proven_scores import between
+from proofmap.explainers.statements.proven_ranks import Ranks, ranks
 from proofmap.plots.outline import outline
 from proofmap.plots.overlay import Array, bar_colour, numbers
-from proofmap.text.proven_ranks import Ranks, ranks
 
 BEYOND = 3.0  # whiskers are cut at this multiple of the longest bar
 # A white line on a wider black line, visible on dark and on bright colours: (upper line, lower line).

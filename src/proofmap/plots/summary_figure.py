@@ -15,13 +15,13 @@ from matplotlib.colors import Normalize
 
 from proofmap.errors import InputError
 from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.statements.proven_ranks import searched
 from proofmap.inputs.domain import common_beginning
 from proofmap.plots.explanation_figure import BARS, PLAIN, Picture
+from proofmap.plots.figure_titles import caption, group_name
 from proofmap.plots.overlay import Array, numbers
 from proofmap.plots.score_chart import Bars, draw_bars
-from proofmap.text.figure_titles import caption, group_name
 from proofmap.text.group_places import place
-from proofmap.text.proven_ranks import searched
 
 _WIDTH = 9.0  # inches
 _ROW_HEIGHT = 0.26  # inches per group

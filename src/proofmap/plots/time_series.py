@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
 from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.statements.proven_ranks import searched
 from proofmap.plots.overlay import LINES, bar_colour, colours, numbers
 from proofmap.plots.score_chart import BEYOND, bars_of
-from proofmap.text.proven_ranks import searched
 
 _MAX_SHADE = 0.55  # position of the largest score in the colour map behind the series
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from proofmap.explainers import Explanation
+from proofmap.explainers.statements.proven_ranks import Ranks, ranks, searched
 from proofmap.plots.outline import outline
 from proofmap.plots.overlay import Array, coloured, colours, ends, overlaid, picture_of, pixels_of
 from proofmap.plots.score_chart import BEYOND
 from proofmap.text.group_places import first_names, largest
-from proofmap.text.proven_ranks import Ranks, ranks, searched
 
 _MIN_SIDE, _MAX_SIDE = 224, 448  # pixels of the longer side: smaller pictures are enlarged, larger ones reduced
 _DASH = 4  # length of a dash in pixels

@@ -18,9 +18,9 @@ from proofmap.bench import Table
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation
 from proofmap.graph import Graph
-from proofmap.report.explanatory_text import Names
+from proofmap.report.attacked_overlaps import attacked, checked
+from proofmap.report.finding_texts import Names
 from proofmap.report.provenance import day, records_of
-from proofmap.report.two_sided_bounds import attacked, checked
 from proofmap.runs import Results
 from proofmap.sources import Model
 from proofmap.storage.records import write_atomic

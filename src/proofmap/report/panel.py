@@ -12,11 +12,11 @@ from typing import Any, Protocol, TypeAlias
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from proofmap.bench import Table
-from proofmap.report.explanatory_text import number
 from proofmap.report.network_data import NetworkPage
 from proofmap.report.provenance import Record
 from proofmap.runs import Results
-from proofmap.text.verdict import GLYPHS
+from proofmap.text.verdict_wording import GLYPHS
+from proofmap.text.wording import number
 
 
 class Panel(Protocol):

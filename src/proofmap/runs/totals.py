@@ -20,8 +20,9 @@ from proofmap.runs.chunk import ARRAYS, SCORE_BOUNDS, Array
 from proofmap.runs.results import Results, maps
 from proofmap.sources.own_files import DRAWING
 from proofmap.storage.resumable_folder import write_piece
-from proofmap.text.verdict import WITNESSES
-from proofmap.text.wording import around, bound_name, confidence, plural, radius, rounding_note, share, taken_off
+from proofmap.text.verdict import Witness
+from proofmap.text.verdict_wording import CERTIFIED_ACCURACY, counted_proven, counted_refuted
+from proofmap.text.wording import around, bound_name, confidence, plural, radius, share, taken_off
 from proofmap.verify.objective import decides
 
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -97,9 +98,14 @@ class Totals:
         return "" if self.ball is None else around(self.ball)
 
     @property
-    def rounding_note(self) -> str:
-        """The note for proofs that do not cover rounding errors, else ""."""
-        return rounding_note({"rigorous": self.rigorous})
+    def undecided(self) -> int:
+        """The explained samples that are neither proven nor refuted; 0 if the method proves nothing."""
+        return 0 if self.certified is None else self.explained - self.certified - (self.refuted or 0)
+
+    @property
+    def witness(self) -> Witness:
+        """The kind of point that refutes decisions: the input itself, unless a method looks for others."""
+        return "search" if self.guarantee == "sampled" or self.ranked is not None else "input"
 
     @property
     def maps(self) -> Array:
@@ -140,13 +146,12 @@ class Totals:
         if self.certified is not None:
             less = ", failures counted as not proven" if self.failed else ""
             proven = f"{share(self.certified, self.count, 'sample')}{less}"
-            lines.append(f"proven for {self.around}{self.rounding_note}: {proven}")
+            lines.append(f"{counted_proven(self.around, rigorous=self.rigorous)}: {proven}")
         if self.certified_correct is not None:
             right = share(self.certified_correct, self.labelled, "labelled sample")
-            lines.append(f"certified accuracy, proven and predicted as labelled: {right}")
+            lines.append(f"{CERTIFIED_ACCURACY}: {right}")
         if self.refuted:
-            witness = WITNESSES["point" if self.guarantee == "sampled" or self.ranked is not None else "input"]
-            lines.append(f"refuted, {witness}: {share(self.refuted, self.count, 'sample')}")
+            lines.append(f"{counted_refuted(self.witness)}: {share(self.refuted, self.count, 'sample')}")
         if self.ranked is not None:
             lines.append(f"proven which groups matter most: {share(self.ranked, self.count, 'sample')}")
         if self.taken_off is not None:

@@ -250,11 +250,11 @@ def test_a_targeted_map_says_what_is_proven_of_each_half(tmp_path: Path) -> None
     words = ["explain", MODEL, tmp_path / "x.npy", *GRID, "--out", tmp_path / "out", "--method", "targeted"]
     said = called(*words, "--target", "9", "--eps", "0.01").stdout.splitlines()[0]
     ball = "the ball (ε = 0.01 in L∞, values within [0, 1])"
-    assert f"towards 9; proven: neither adding alone nor removing alone, in {ball}, changes the class to 9" in said
-    assert "; AO(B) <= -10.26 by adding, AO(B) <= -" in said
-    assert said.endswith(" by removing")
+    assert f"towards 9; proven: neither raising nor lowering values alone, in {ball}, changes the class to 9" in said
+    assert "; AO(B) <= -10.26 by raising, AO(B) <= -" in said
+    assert said.endswith(" by lowering")
     wide = called(*words, "--target", "9", "--eps", "0.3").stdout.splitlines()[0]
-    assert "towards 9; undecided for the ball (ε = 0.3 in L∞, values within [0, 1]); AO(B) <= " in wide
+    assert "towards 9; undecided: neither proven nor refuted for the ball (ε = 0.3 in L∞, values within [0, 1])" in wide
 
 
 def test_a_module_with_weights_classes_and_columns(tmp_path: Path) -> None:

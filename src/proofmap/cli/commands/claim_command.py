@@ -93,7 +93,7 @@ def _claim_explanations(model: Model, inputs: Sequence[Path], which: Which, out:
     from proofmap.claims.claim_files import LIST, VnnlibFiles
     from proofmap.cli.explain_output import plain
     from proofmap.explainers import Explanation
-    from proofmap.report.two_sided_bounds import checked
+    from proofmap.report.attacked_overlaps import checked
     from proofmap.storage.records import write_atomic
     from proofmap.text.wording import plural
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from proofmap.errors import FileError
 from proofmap.explainers.explanation import Guarantee
-from proofmap.report.explanatory_text import RELATION, ball, number, quantity_of, roundings
 from proofmap.report.finding_pictures import PagePicture, means
+from proofmap.report.finding_texts import ball
 from proofmap.report.number_line import Axis
 from proofmap.report.panel import Panel, ReportData, TemplatePanel
 from proofmap.report.provenance import Fact, day_of, file_facts, network_digest, text_of
@@ -18,7 +18,9 @@ from proofmap.runs import Results
 from proofmap.runs.totals import Distribution, Totals, total
 from proofmap.storage.resumable_folder import flatten_record, path_inside
 from proofmap.text.group_places import largest
-from proofmap.text.wording import confidence, plural, share, taken_off
+from proofmap.text.guarantee_statements import rounding, run_guaranteed, run_open
+from proofmap.text.verdict_wording import CERTIFIED_ACCURACY, FIRST_WORDS, RELATIONS, counted_proven, counted_refuted
+from proofmap.text.wording import capitalised, number, plural, quantity_of, share, taken_off
 
 _CLASS_MAPS = 20  # classes with a mean map
 _TABLE_CLASSES = 100  # classes in the table
@@ -126,8 +128,8 @@ def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet
         made=_made(log),
         ball=sentence,
         around=totals.around,
-        guaranteed=list(_guaranteed(totals)),
-        open=[*_open(totals), *roundings(totals.guarantee, job["settings"])],
+        guaranteed=run_guaranteed(totals, totals.guarantee, totals.around, totals.level),
+        open=[*run_open(totals), *rounding(totals.guarantee, job["settings"])],
         quantity=quantity_of(totals.guarantee, totals.objective).removeprefix("the "),
         overlaps=None if totals.overlap is None else _histogram(totals.overlap, totals),
         classes=list(_classes(totals, pictures)),
@@ -148,84 +150,30 @@ def _notes(totals: Totals, given: str | None) -> Iterator[str]:
             "because the folder of a run does not contain the samples."
         )
     if totals.taken_off is not None:
-        note = taken_off(totals.taken_off)
-        yield f"{note[:1].upper()}{note[1:]}."
+        yield f"{capitalised(taken_off(totals.taken_off))}."
 
 
 def _counts(totals: Totals) -> Iterator[tuple[str, str, str]]:
     """Yield the counts with their totals. Failed samples count as not proven."""
-    within = f" for {totals.around}{totals.rounding_note}"
+    proven, right = (
+        counted_proven(totals.around, rigorous=totals.rigorous, words=words) for words in ("proven", CERTIFIED_ACCURACY)
+    )
     if totals.certified is not None:
-        yield "proven", share(totals.certified, totals.count, "sample"), f"proven{within}"
+        yield "proven", share(totals.certified, totals.count, "sample"), proven
     if totals.certified_correct is not None:
-        right = share(totals.certified_correct, totals.labelled, "labelled sample")
-        yield "proven", right, f"certified accuracy: proven{within}, and right"
+        yield "proven", share(totals.certified_correct, totals.labelled, "labelled sample"), right
     if totals.refuted:
-        yield (
-            "refuted",
-            share(totals.refuted, totals.count, "sample"),
-            "refuted: an input of the ball has another class",
-        )
-    if totals.certified is not None:
-        rest = totals.explained - totals.certified - (totals.refuted or 0)
-        if rest:
-            yield "undecided", share(rest, totals.count, "sample"), "undecided"
-    else:
+        words = counted_refuted(totals.witness)
+        yield "refuted", share(totals.refuted, totals.count, "sample"), words
+    if totals.undecided:
+        yield "undecided", share(totals.undecided, totals.count, "sample"), FIRST_WORDS["undecided"]
+    if totals.certified is None:
         rest = totals.explained - (totals.refuted or 0)
         yield "", share(rest, totals.count, "sample"), "explained, nothing proven"
     if totals.failed:
         yield "refuted", share(len(totals.failed), totals.count, "sample"), "failed: not explained, not proven"
     if totals.correct is not None:
         yield "", share(totals.correct, totals.labelled, "labelled sample"), "predicted as labelled"
-
-
-def _guaranteed(totals: Totals) -> Iterator[str]:
-    if not totals.explained:
-        yield "Nothing: no sample could be explained."
-    elif totals.certified is not None:
-        yield (
-            f"For {share(totals.certified, totals.count, 'sample')}: all inputs of the sample's ball have the class of "
-            f"the sample. This is proven for the whole ball, {totals.around}."
-        )
-        if totals.ranked:
-            yield (
-                f"For {share(totals.ranked, totals.count, 'sample')}: the ten groups of values that matter most; half "
-                "of the groups if there are fewer than twenty."
-            )
-    elif totals.guarantee == "certified":
-        yield "The numbers are upper bounds over each sample's ball. They do not decide which class is ahead."
-    elif totals.guarantee == "probable":
-        yield (
-            "Each number is an upper bound of the overlap of the smoothed classifier over the whole ball. It holds "
-            f"with probability {confidence({'level': totals.level})} for each sample. Nothing is proven about the "
-            "network."
-        )
-    elif totals.guarantee == "sampled":
-        yield "An input of the ball reaches each number: the true overlap is at least as large. Nothing else is proven."
-    else:
-        yield "Nothing: the method proves no bound."
-
-
-def _open(totals: Totals) -> Iterator[str]:
-    refuted = totals.refuted or 0
-    if refuted:
-        yield f"The decision of {plural(refuted, 'sample')}: an input of the ball has another class."
-    rest = 0 if totals.certified is None else totals.explained - totals.certified - refuted
-    if rest:
-        yield (
-            f"The decision of {plural(rest, 'more sample')}. The bound is not below zero, so the decision is neither "
-            "proven nor refuted."
-        )
-    if totals.failed:
-        yield f"Anything about the {plural(len(totals.failed), 'sample')} that could not be explained."
-    yield "Anything about other samples of the same kind. The shares are about the samples of this data set alone."
-    if totals.ranked is None:
-        yield "The scores, their means and their order. They show what matters, but they are not proven."
-    else:
-        yield (
-            "The means of the scores. The files contain a proven interval for each score of a sample; the means have "
-            "no proven intervals."
-        )
 
 
 def _histogram(overlaps: Distribution, totals: Totals) -> Histogram:
@@ -246,7 +194,7 @@ def _histogram(overlaps: Distribution, totals: Totals) -> Histogram:
     ends = [(number(first), 0.0, "start"), (number(last), 100.0, "end")]
     roomy = [end for end in ends if zero is None or abs(zero - end[1]) > _LABEL_PERCENT]
     samples = plural(max(overlaps.counts), "sample")
-    return Histogram(bins, zero, roomy, samples, quantiles, RELATION[guarantee], _meaning(zero, overlaps, totals))
+    return Histogram(bins, zero, roomy, samples, quantiles, RELATIONS[guarantee], _meaning(zero, overlaps, totals))
 
 
 def _meaning(zero: float | None, overlaps: Distribution, totals: Totals) -> str:

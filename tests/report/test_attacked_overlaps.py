@@ -1,4 +1,4 @@
-"""Both sides of an overlap: what the attack reaches, which answer follows, and which model is refused."""
+"""The attack of the report: it reaches lower bounds, refutes decisions, and needs the explained model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from torch import nn
 import proofmap as pm
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation
-from proofmap.report.two_sided_bounds import Range, attacked, ranges, verdict
-from proofmap.text.verdict import Kind, Outcome, kind_of
+from proofmap.explainers.statements.explained_verdict import bounds_of, verdict_of
+from proofmap.report.attacked_overlaps import attacked
+from proofmap.text.verdict import Outcome
 from tests.explainers.making import probable
 
 
@@ -25,49 +26,19 @@ def linear(gap: float) -> tuple[nn.Module, torch.Tensor]:
     return layer.eval(), torch.zeros(1, 1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "known", "answer"),
-    [
-        ("decision", {"upper": -1.0}, "proven"),
-        ("decision", {"upper": 0.0}, "undecided"),
-        ("decision", {"upper": 0.1}, "undecided"),
-        ("decision", {"upper": 0.1, "attacked": 0.05}, "refuted"),
-        ("decision", {"sampled": -0.5}, "unproven"),
-        ("decision", {"sampled": 0.5}, "refuted"),
-        ("decision", {"estimate": -0.5}, "unproven"),
-        ("decision", {"estimate": 0.5}, "unproven"),
-        ("decision", {}, "unproven"),
-        ("other", {"upper": -1.0}, "aside"),
-        ("smoothed", {"upper": -0.1}, "probable"),
-        ("smoothed", {"upper": 0.1}, "undecided"),
-    ],
-)
-def test_the_answer_follows_from_the_sides(kind: Kind, known: dict[str, Any], answer: Outcome) -> None:
-    assert verdict(kind, (Range(-2.0, **known),)) == answer
-
-
-def test_two_halves_are_proven_together_alone() -> None:
-    low, high = Range(-2.0, upper=-1.0, half="+"), Range(-2.0, upper=1.0, half="-")
-    assert verdict("targeted", (low, replace(high, upper=-0.5))) == "proven"
-    assert verdict("targeted", (low, high)) == "undecided"
-
-
-def test_the_lower_side_is_the_largest_that_is_known() -> None:
-    assert Range(-2.0, sampled=-1.0, attacked=math.nan).lower == -1.0
-    assert Range(math.nan).lower == -math.inf
-    assert Range(-2.0, upper=1.0, attacked=0.5).gap == 0.5
-    assert Range(-2.0).gap is None
-
-
 @pytest.mark.parametrize(("eps", "answer"), [(0.5, "proven"), (2.0, "refuted")])
 def test_on_a_line_both_sides_meet(eps: float, answer: Outcome) -> None:
     """There bounds are exact and one step of the attack is enough: AO = -gap + eps."""
     model, x = linear(gap=1.0)
     e = pm.EVA(model, pm.Ball(eps), progress=False, rigorous=False).explain(x)
-    (side,) = ranges(e, 0, attacked(model, "line", e))
+    reached = attacked(model, "line", e)
+    assert reached is not None
+    verdict = verdict_of(e, 0, float(reached[0]))
+    (side,) = verdict.bounds
     assert side.attacked == pytest.approx(eps - 1.0)
     assert side.upper == pytest.approx(eps - 1.0)
-    assert verdict(kind_of(e), (side,)) == answer
+    assert verdict.outcome == answer
+    assert verdict.witness == ("attack" if answer == "refuted" else None)
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
@@ -90,7 +61,7 @@ def test_what_is_probable_is_not_about_the_network() -> None:
     model, x = linear(gap=0.0)
     e = pm.ProbableEVA(model, pm.Ball(0.1, norm=2), samples=64, progress=False).explain(x)
     assert attacked(model, "line", e) is None
-    (side,) = ranges(probable(-0.5), 0)
+    (side,) = bounds_of(probable(-0.5))
     assert (side.upper, side.level) == (-0.5, "99.5 %")
 
 
@@ -143,7 +114,7 @@ def test_a_targeted_map_has_a_range_for_each_half() -> None:
     x = pm.data.digits()[0][:1]
     e = pm.TargetedEVA(model, pm.Ball(0.01, domain=(0.0, 1.0)), groups=pm.groups.grid(2), progress=False).explain(x, 3)
     assert attacked(model, "digit", e) is None
-    plus, minus = ranges(e, 0)
+    plus, minus = bounds_of(e)
     assert (plus.half, minus.half) == ("+", "-")
     assert plus.nominal == minus.nominal
     assert plus.gap is not None

@@ -10,18 +10,19 @@ import pytest
 import torch
 
 from proofmap.explainers import Explanation
-from proofmap.report.explanatory_text import ClaimText, ball, claim, name_of, number, sources
-from proofmap.report.two_sided_bounds import Range, ranges, verdict
-from proofmap.text.verdict import kind_of
+from proofmap.explainers.statements.explained_verdict import bounds_of, verdict_of
+from proofmap.report.finding_texts import ball, claim, name_of, sources
+from proofmap.text.guarantee_statements import Statements
+from proofmap.text.verdict import OverlapBounds, Verdict
+from proofmap.text.wording import number
 from proofmap.verify.overlap import Overlap
 from tests.explainers.making import make, make_signed, probable, ranked, two_sided
 
 SCORES = "Scores are not proven."
 
 
-def said(e: Explanation, reached: float | None = None) -> ClaimText:
-    known = ranges(e, 0, None if reached is None else torch.tensor([reached]))
-    return claim(e, 0, kind_of(e), known, verdict(kind_of(e), known), None)
+def said(e: Explanation, reached: float | None = None) -> Statements:
+    return claim(e, 0, verdict_of(e, 0, reached), None)
 
 
 def one(full: float, nominal: float = -3.0, **changes: Any) -> Explanation:
@@ -32,7 +33,7 @@ def one(full: float, nominal: float = -3.0, **changes: Any) -> Explanation:
 
 def test_a_proof_is_about_every_input_of_the_ball() -> None:
     found = said(one(-2.311))
-    assert found.short == "All inputs of the ball are classified as class 0."
+    assert found.short == "No input in the ball changes the class."
     assert found.guaranteed == (
         "All inputs of the ball are classified as class 0, not only the inputs that were tried. class 0 leads every "
         "other class by at least 2.31.",
@@ -50,7 +51,7 @@ def test_what_is_rounded_is_open_unless_it_was_counted() -> None:
 
 def test_a_bound_above_zero_leaves_the_decision_open() -> None:
     found = said(one(1.234), reached=-0.5)
-    assert "neither proves nor refutes" in found.short
+    assert found.short == "Neither proven nor refuted for the ball."
     assert found.guaranteed == ("Another class leads class 0 by at most 1.24 anywhere in the ball.",)
     assert found.open[0].startswith("The decision. ")
     assert "an attack found no such input" in found.open[0]
@@ -59,16 +60,13 @@ def test_a_bound_above_zero_leaves_the_decision_open() -> None:
 
 def test_what_is_probable_is_about_most_copies() -> None:
     found = said(probable(-0.327))
-    assert found.short == (
-        "Around every input of the ball, most copies with noise σ = 0.25 are classified as class 0, with probability "
-        "99.5 %."
-    )
+    assert found.short == "Most noisy copies of every input in the ball have the class, with probability 99.5 %."
     assert found.guaranteed[0].endswith(" exceeds the share of the others by at most −0.32.")
     assert "AO(B) <= 2 Φ(Φ⁻¹(q) + ε/σ) - 1" in found.guaranteed[1]
     assert found.open[0].startswith("Anything about the network itself")
     assert SCORES in found.open[-1]
-    assert "it does not decide the class of most copies" in said(probable(0.1)).short
-    rows = sources(ranges(probable(-0.327), 0)[0])
+    assert said(probable(0.1)).short.startswith("It is not known whether most noisy copies")
+    rows = sources(bounds_of(probable(-0.327))[0])
     assert rows == [
         ("at the input itself, with probability 99.5 %", "≥", "−1.33"),
         ("for the whole ball, with probability 99.5 %", "≤", "−0.32"),
@@ -105,23 +103,23 @@ def test_what_is_proven_of_signs() -> None:
 def test_the_search_for_the_bound_refutes() -> None:
     over = two_sided((0.5, 0.75), [(0, 0)])
     e = make((1, 1), 1, dtype=torch.float64, scores=over.drop, overlap=over)
-    assert said(e).short == "An input of the ball is not classified as class 0."
+    assert said(e).short == "An input in the ball has another class."
     assert said(e).guaranteed[1] == (
         "The search for the bound found an input of the ball at which another class leads class 0 by 0.50."
     )
-    assert ("found by the search for the bound", "≥", "0.50") in sources(ranges(e, 0)[0])
+    assert ("found by the search for the bound", "≥", "0.50") in sources(bounds_of(e)[0])
     assert (
         "the search found no such input"
         in said(make((1, 1), 1, overlap=replace(over, full_lower=over.nominal + 0.1))).open[0]
     )
     halves: dict[str, Any] = {"overlap": over, "opposite": over, "signed": True, "target": torch.tensor([1])}
     aimed = make((1, 1), 1, dtype=torch.float64, scores=over.drop * 0, **halves)
-    assert said(aimed).short == "An input of the ball is closer to class 1 than to class 0."
+    assert said(aimed).short == "An input in the ball has a larger output for class 1 than for its own class."
 
 
 def test_an_input_that_was_met_refutes() -> None:
     found = said(one(1.234), reached=0.567)
-    assert found.short == "An input of the ball is not classified as class 0."
+    assert found.short == "An input in the ball has another class."
     assert found.guaranteed[1] == ("An attack found an input of the ball at which another class leads class 0 by 0.56.")
     at_once = said(one(1.234, nominal=0.5))
     assert at_once.guaranteed[1] == "The input itself is not classified as class 0: another class is ahead by 0.50."
@@ -138,7 +136,7 @@ def test_samples_prove_nothing_about_the_others() -> None:
 @pytest.mark.parametrize("full", [-2.0, 0.5])
 def test_an_estimate_proves_nothing(full: float) -> None:
     found = said(one(full, guarantee="none"))
-    assert found.short == "Nothing is proven."
+    assert found.short == "No upper bound is known for the ball."
     assert found.guaranteed == (
         "Nothing about the ball as a whole. The overlap is an estimate, which can be too low or too high.",
     )
@@ -146,8 +144,8 @@ def test_an_estimate_proves_nothing(full: float) -> None:
 
 def test_a_targeted_map_speaks_of_its_two_halves() -> None:
     e = make_signed(shape=(1, 1, 4, 4))
-    known = (Range(-3.0, upper=-1.0, half="+"), Range(-3.0, upper=2.0, half="-"))
-    found = claim(e, 0, "targeted", known, verdict("targeted", known), ["cat", "dog"])
+    known = (OverlapBounds(-3.0, upper=-1.0, half="+"), OverlapBounds(-3.0, upper=2.0, half="-"))
+    found = claim(e, 0, Verdict.over("targeted", known), ["cat", "dog"])
     aim = name_of(int(e.target[0]), ["cat", "dog"])
     assert found.guaranteed[0] == (
         f"Only raising values within the ball never gives an input that is classified as {aim}."
@@ -216,7 +214,7 @@ def test_a_ball_in_words(settings: dict[str, Any], words: str) -> None:
 
 
 def test_sides_are_rounded_to_where_they_stay_true() -> None:
-    rows = sources(Range(-3.999, upper=1.231, sampled=-2.999, attacked=0.129, estimate=0.125))
+    rows = sources(OverlapBounds(-3.999, upper=1.231, sampled=-2.999, attacked=0.129, estimate=0.125))
     assert [f"{sign} {value}" for _, sign, value in rows] == ["≥ −4.00", "≥ −3.00", "≥ 0.12", "≈ 0.12", "≤ 1.24"]
 
 

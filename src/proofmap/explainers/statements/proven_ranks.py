@@ -12,14 +12,14 @@ from proofmap.text.wording import plural
 if TYPE_CHECKING:
     from proofmap.explainers.explanation import Explanation
 
-MOST = 10  # at most this many scores are called the largest, and at most half of them
+MAX_LARGEST = 10  # at most this many scores are called the largest, and at most half of them
 
 
 @dataclass(frozen=True)
 class Ranks:
     """The groups with the largest scores of one sample: those with a proof of their rank, and those without."""
 
-    of: int  # the number of groups in the sample
+    count: int  # the number of groups in the sample
     most: int  # the number of groups that are called the largest
     proven: tuple[int, ...]  # groups that are proven to be among them, the largest score first
     open: tuple[int, ...]  # groups whose scores are among the largest, but without a proof
@@ -28,12 +28,12 @@ class Ranks:
     @property
     def sentence(self) -> str:
         """A sentence such as "these 10 of 144 cells are proven to matter most"; "" if nothing is proven."""
-        count = len(self.proven)
-        if not count:
+        proven = len(self.proven)
+        if not proven:
             return ""
-        some, verb = f"{count} of {plural(self.of, self.noun)}", "is" if count == 1 else "are"
-        if count == self.most:
-            return f"{'this' if count == 1 else 'these'} {some} {verb} proven to matter most"
+        some, verb = f"{proven} of {plural(self.count, self.noun)}", "is" if proven == 1 else "are"
+        if proven == self.most:
+            return f"{'this' if proven == 1 else 'these'} {some} {verb} proven to matter most"
         return f"{some} {verb} proven to be among the {self.most} that matter most"
 
 
@@ -41,13 +41,13 @@ def ranks(e: Explanation, k: int) -> Ranks:
     """Find the largest scores of sample k by absolute value: ten, or half of them if there are fewer than twenty."""
     mask = e.mask[k if len(e.mask) > 1 else 0]
     present = torch.bincount(mask.flatten(), minlength=e.scores.shape[1]) > 0
-    of = int(present.sum())
-    most = min(MOST, of // 2)
+    count = int(present.sum())
+    most = min(MAX_LARGEST, count // 2)
     sizes = e.scores[k].double().nan_to_num(0.0).abs().masked_fill(~present, -1.0)
     order = sizes.argsort(descending=True, stable=True).tolist()
     certain = (e[k].top(most)[0] & present).tolist() if most else [False] * len(order)
     proven = tuple(group for group in order if certain[group])
-    return Ranks(of, most, proven, tuple(group for group in order[:most] if not certain[group]), noun(e))
+    return Ranks(count, most, proven, tuple(group for group in order[:most] if not certain[group]), noun(e))
 
 
 def standing(e: Explanation, k: int) -> str:

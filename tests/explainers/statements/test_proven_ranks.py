@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from proofmap.text.proven_ranks import noun, ranks, searched
+from proofmap.explainers.statements.proven_ranks import noun, ranks, searched
 from tests.explainers.making import make, ranked, two_sided
 
 
 def test_all_of_the_largest_are_proven() -> None:
     found = ranks(ranked([5, 1, 4, 2, 3, 0], 0.1), 0)
-    assert (found.of, found.most, found.proven, found.open) == (6, 3, (0, 2, 4), ())
+    assert (found.count, found.most, found.proven, found.open) == (6, 3, (0, 2, 4), ())
     assert found.sentence == "these 3 of 6 columns are proven to matter most"
 
 

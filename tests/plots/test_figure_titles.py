@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from proofmap.explainers import Explanation, Origin, Source
-from proofmap.text.figure_titles import caption, group_name, selection, title
+from proofmap.plots.figure_titles import caption, group_name, selection, title
 from tests.explainers.making import bounds, certified, make, make_signed, probable, ranked, two_sided
 
 BALL = "the ball (ε = 0.01 in L∞, values within [0, 1])"
@@ -78,8 +78,15 @@ def test_a_bound_of_something_else_is_no_certificate(objective: str) -> None:
     """Below 0 it says nothing about other classes."""
     e = certified(-3.2)
     e = replace(e, settings={**e.settings, "objective": objective})
-    said = f"no verdict for {BALL}: the objective does not decide the class; objective '{objective}' ≤ -3.20"
-    assert headlines(e) == [f"class 0 · {said}"]
+    said = f"no verdict: the objective that was bounded for {BALL} does not decide the class"
+    assert headlines(e) == [f"class 0 · {said}; objective '{objective}' ≤ -3.20"]
+
+
+@pytest.mark.parametrize(("settings", "note"), [({}, NOTE), ({"rigorous": False}, NOTE), ({"rigorous": True}, "")])
+def test_a_title_says_whether_rounding_is_covered(settings: dict[str, bool], note: str) -> None:
+    e = certified(-3.0)
+    e = replace(e, settings={**e.settings, **settings})
+    assert headlines(e) == [f"class 0 · proven{note}: no input in {BALL} changes the class; AO ≤ -3.00"]
 
 
 def test_zero_is_no_certificate() -> None:
@@ -90,9 +97,9 @@ def test_zero_is_no_certificate() -> None:
     ("guarantee", "value", "said"),
     [
         ("sampled", 0.234, f"refuted: a sample from {BALL} has another class; AO ≥ 0.23 (from samples)"),
-        ("sampled", -1.234, f"NOT proven for {BALL}; AO ≥ -1.24 (from samples)"),
-        ("none", -2.0, f"NOT proven for {BALL}; AO ≈ -2.00 (estimated)"),
-        ("none", math.nan, f"NOT proven for {BALL}; AO is unknown"),
+        ("sampled", -1.234, f"NOT proven: no upper bound is known for {BALL}; AO ≥ -1.24 (from samples)"),
+        ("none", -2.0, f"NOT proven: no upper bound is known for {BALL}; AO ≈ -2.00 (estimated)"),
+        ("none", math.nan, f"NOT proven: no upper bound is known for {BALL}; AO is unknown"),
     ],
 )
 def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said: str) -> None:
@@ -102,18 +109,24 @@ def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said:
 @pytest.mark.parametrize(
     ("added", "removed", "said"),
     [
-        (-1.0, -2.0, f"proven{NOTE}: neither adding alone nor removing alone, in {BALL}, changes the class to class 1"),
+        (
+            -1.0,
+            -2.0,
+            f"proven{NOTE}: neither raising nor lowering values alone, in {BALL}, changes the class to class 1",
+        ),
         (
             -1.0,
             0.5,
-            f"proven{NOTE} for adding alone: in {BALL}, it does not change the class to class 1; not for removing",
+            f"undecided: in {BALL}, raising values alone is proven{NOTE} not to change the class to class 1; "
+            "lowering them is not",
         ),
         (
             0.5,
             -2.0,
-            f"proven{NOTE} for removing alone: in {BALL}, it does not change the class to class 1; not for adding",
+            f"undecided: in {BALL}, lowering values alone is proven{NOTE} not to change the class to class 1; "
+            "raising them is not",
         ),
-        (0.5, 0.5, f"undecided for {BALL}"),
+        (0.5, 0.5, f"undecided: neither proven nor refuted for {BALL}"),
         (0.5, 2.0, f"refuted: an input in {BALL} has a larger output for class 1 than for its own class"),
     ],
 )
@@ -127,7 +140,7 @@ def test_a_targeted_title_says_what_is_proven_of_each_half(added: float, removed
         opposite=bounds(scores, torch.tensor([removed])),
     )
     assert headlines(e) == [
-        f"class 0, towards class 1 · {said}; adding: AO ≤ {added:.2f}; removing: AO ≤ {removed:.2f}"
+        f"class 0, towards class 1 · {said}; raising: AO ≤ {added:.2f}; lowering: AO ≤ {removed:.2f}"
     ]
 
 
@@ -190,4 +203,4 @@ def test_both_sides_of_both_halves() -> None:
     scores = added.drop - removed.drop
     sides = {"overlap": added, "opposite": removed, "signed": True, "target": torch.tensor([1])}
     (said,) = headlines(make((1, 2), 2, dtype=torch.float64, scores=scores, **sides))
-    assert said.endswith("adding: AO in [-3.00, -2.00]; removing: AO in [-4.00, -3.50]")
+    assert said.endswith("raising: AO in [-3.00, -2.00]; lowering: AO in [-4.00, -3.50]")

@@ -1,4 +1,4 @@
-"""Titles and captions of figures: the verdict on each sample, the meaning of a score, the scores that are shown."""
+"""Titles and captions of figures: the verdict on a sample, facts about its scores, and the scores that are shown."""
 
 from __future__ import annotations
 
@@ -9,31 +9,46 @@ from torch import Tensor
 
 from proofmap.explainers.batching import score_of
 from proofmap.explainers.explanation import Explanation
-from proofmap.text.proven_ranks import noun, ranks, searched, standing
-from proofmap.text.verdict import Verdict, bound_text
-from proofmap.text.wording import around, beside, summed
+from proofmap.explainers.statements.explained_verdict import bounds_text, verdict_of
+from proofmap.explainers.statements.proven_ranks import noun, ranks, searched, standing
+from proofmap.text.verdict_wording import sentence
+from proofmap.text.wording import around, beside
+
+_GAIN_TOLERANCE = 1e-4  # relative to max(1, |gain|): the sum of the scores equals the attack's gain up to this
 
 
 def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
     """Return the title of sample k: its class, the verdict on its ball, and the bound."""
     target, predicted = int(e.target[k]), int(e.predicted[k])
     label = beside(e.label(k), predicted, lambda number: _class(number, names))
-    aim, verdict = _class(target, names), Verdict.of(e, k)
+    aim, verdict = _class(target, names), verdict_of(e, k)
     ball = f"the ball ({around(e.settings, k, len(e))})"
-    answer = verdict.sentence(ball, rigorous=bool(e.settings.get("rigorous")), aim=aim)
+    answer = sentence(verdict, ball, rigorous=bool(e.settings.get("rigorous")), aim=aim)
     if verdict.kind == "own":
         return f"{_class(predicted, names)}{label}, towards {aim} · {answer}"
     if e.opposite is not None:
-        halves = f"adding: {bound_text(e, k)}; removing: {bound_text(e, k, opposite=True)}"
+        raised, lowered = bounds_text(e, k)
+        halves = f"raising: {raised}; lowering: {lowered}"
         return f"{_class(predicted, names)}{label}, towards {aim} · {answer}; {halves}{known(e, k)}"
     aside = label if target == predicted else f" (predicted: {_class(predicted, names)}{label})"
-    return f"{aim}{aside} · {answer}; {bound_text(e, k)}{known(e, k)}"
+    return f"{aim}{aside} · {answer}; {bounds_text(e, k)[0]}{known(e, k)}"
 
 
 def known(e: Explanation, k: int) -> str:
     """Return what is known about the scores of sample k, such as the groups that are proven to matter most."""
-    facts = [ranks(e, k).sentence if searched(e) else "", standing(e, k), summed(e, k)]
+    facts = [ranks(e, k).sentence if searched(e) else "", standing(e, k), _summed(e, k)]
     return "".join(f"; {fact}" for fact in facts if fact)
+
+
+def _summed(e: Explanation, k: int) -> str:
+    """Compare the sum of the scores of sample k with the attack's gain, for PathEVA; "" for other methods."""
+    if e.method != "PathEVA":
+        return ""
+    gain = float(e.overlap.full[k].double() - e.overlap.nominal[k].double())
+    total = float(e.scores[k].double().sum())
+    if abs(total - gain) <= _GAIN_TOLERANCE * max(1.0, abs(gain)):
+        return f"the scores sum to {total:.2f}, the whole gain of the attack"
+    return f"the scores sum to {total:.4f}, but the attack gained {gain:.4f}"
 
 
 def _class(k: int, names: Sequence[str] | None) -> str:
