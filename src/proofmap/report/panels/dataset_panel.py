@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from proofmap.errors import FileError
@@ -16,7 +17,7 @@ from proofmap.report.panel import Panel, ReportData, TemplatePanel
 from proofmap.report.provenance import Fact, day_of, file_facts, network_digest, text_of
 from proofmap.runs import Results
 from proofmap.runs.totals import Distribution, Totals, total
-from proofmap.storage.resumable_folder import flatten_record, path_inside
+from proofmap.storage.resumable_folder import flatten_record, read_log
 from proofmap.text.group_places import largest
 from proofmap.text.guarantee_statements import rounding, run_guaranteed, run_open
 from proofmap.text.verdict_wording import CERTIFIED_ACCURACY, FIRST_WORDS, RELATIONS, counted_proven, counted_refuted
@@ -111,8 +112,8 @@ def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet
         totals = total(results)
         about, job = results.about, results.about["job"]
         sentence = "" if job["ball"] is None else ball(job["ball"], 0, 1)
-        log = _log(results)
-        record = [*_rows(about), ("seconds of all chunks", _seconds(log))]
+        times = list(_chunk_times(results.folder))
+        record = [*_rows(about), ("seconds of all chunks", _seconds(times))]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"{results.folder} holds parts that do not fit together: {error!r:.80}") from error
     shown = totals.classes[:_CLASS_MAPS]
@@ -125,7 +126,7 @@ def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet
         model=results.manifest.model.name or "not recorded",
         facts=[*file_facts(results.manifest.model.files), network_digest(about["model"]["sha256"])],
         notes=list(_notes(totals, given)),
-        made=_made(log),
+        made=_made(times),
         ball=sentence,
         around=totals.around,
         guaranteed=run_guaranteed(totals, totals.guarantee, totals.around, totals.level),
@@ -235,30 +236,29 @@ def _rows(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, text if len(text) <= 400 else f"{text[:400]}…"
 
 
-def _log(results: Results) -> list[dict[str, Any]]:
-    """Read the log. Lines that an interruption cut off are ignored."""
-    try:
-        lines = path_inside(results.folder, "log.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    return [entry for line in lines if (entry := _entry(line)) is not None]
+@dataclass(frozen=True)
+class ChunkTime:
+    """An entry of the log: a finished chunk, its seconds and its time."""
+
+    number: int
+    seconds: float
+    time: str
 
 
-def _entry(line: str) -> dict[str, Any] | None:
-    try:
-        event = json.loads(line)
-        number, seconds, time = int(event.get("number", 0)), float(event.get("seconds", 0.0)), str(event["time"])
-        return {"event": str(event["event"]), "number": number, "seconds": seconds, "time": time}
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
-        return None
+def _chunk_times(folder: Path) -> Iterator[ChunkTime]:
+    """Yield the finished chunks in the log. Entries that a run would not write are ignored."""
+    for entry in read_log(folder):
+        if entry["event"] == "chunk":
+            with suppress(LookupError, TypeError, ValueError, OverflowError):
+                yield ChunkTime(int(entry["number"]), float(entry["seconds"]), str(entry["time"]))
 
 
-def _seconds(log: list[dict[str, Any]]) -> str:
-    took = {entry["number"]: entry["seconds"] for entry in log if entry["event"] == "chunk"}
+def _seconds(times: Sequence[ChunkTime]) -> str:
+    took = {one.number: one.seconds for one in times}  # a chunk that was computed again counts once
     return f"{sum(took.values()):.3g}" if took else "unknown: there is no log"
 
 
-def _made(log: list[dict[str, Any]]) -> str:
+def _made(times: Sequence[ChunkTime]) -> str:
     """Return the days on which the samples were explained."""
-    days = list(dict.fromkeys(day_of(entry["time"]) for entry in log if entry["event"] == "chunk"))
+    days = list(dict.fromkeys(day_of(one.time) for one in times))
     return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "not recorded"
