@@ -901,7 +901,7 @@ BREAKS = [
         'if True else f"largest',
         "tests/runs/test_claims.py",
     ),
-    Break("cli/commands/explain_command.py", 'record.get("rigorous") is False', "False", "tests/cli/test_rigorous.py"),
+    Break("cli/explain_samples.py", 'entry.get("rigorous") is False', "False", "tests/cli/test_rigorous.py"),
     Break("cli/commands/run_command.py", '"certified" and not totals.rigorous', '"firm"', "tests/cli/test_rigorous.py"),
     Break("explainers/methods/smooth.py", "delta.clamp(family.lower[owner], family.upper[owner])", "delta", SMOOTH),
     Break("explainers/methods/smooth.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", SMOOTH),

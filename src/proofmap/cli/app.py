@@ -17,7 +17,6 @@ import typer
 
 from proofmap.cli import standard_streams as streams
 from proofmap.cli.options import option_bundles as bundles
-from proofmap.cli.options.option_values import Check
 from proofmap.errors import FlatPictureError, ProofmapError, first_line
 
 _EXIT_WRONG_INPUT, _EXIT_BUG = 2, 3
@@ -95,10 +94,12 @@ def main(
 def command(function: Callable[..., None]) -> None:
     """Make a function a command. `bundles` explains which parameters it may have.
 
-    The `Check` of each option runs before the function is called.
+    The checks of each option run before the function is called.
     """
     options = bundles.options(function)
-    checks = [(option.name, data) for option in options for data in bundles.metadata(option) if isinstance(data, Check)]
+    checks = [(option.name, check) for option in options for check in bundles.checks(option)]
+    for option in options:
+        bundles.complete(option)
 
     def run(context: typer.Context, **given: Any) -> None:
         try:

@@ -14,7 +14,6 @@ from proofmap.cli.options import option_values as texts
 from proofmap.cli.options import shared_options as o
 from proofmap.cli.options.model_and_inputs import ModelOptions
 from proofmap.cli.options.option_bundles import unset
-from proofmap.cli.options.option_names import among
 from proofmap.cli.saved_explanations import saved
 from proofmap.errors import InputError
 
@@ -53,8 +52,7 @@ def claim(
         str,
         typer.Option(
             help="Groups u whose overlap AO(B_u) is claimed in addition to AO(B): --groups all, top or none. top "
-            "takes the ten groups with the highest scores.",
-            autocompletion=among(names.WHICH),
+            "takes the ten groups with the highest scores."
         ),
         texts.one_of(names.WHICH, "--groups"),
     ] = "top",

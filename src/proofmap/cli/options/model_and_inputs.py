@@ -12,7 +12,6 @@ import typer
 from proofmap.cli.options import option_names as names
 from proofmap.cli.options import option_values as texts
 from proofmap.cli.options.option_bundles import unset
-from proofmap.cli.options.option_names import among
 from proofmap.cli.options.shared_options import Device
 from proofmap.errors import InputError
 
@@ -60,10 +59,7 @@ class ModelOptions:
     ] = None
     layout: Annotated[
         str | None,
-        unset(
-            "The order of axes in the model and in arrays: NCHW, or --layout NHWC if the channels come last.",
-            autocompletion=among(names.LAYOUTS),
-        ),
+        unset("The order of axes in the model and in arrays: NCHW, or --layout NHWC if the channels come last."),
         texts.one_of(names.LAYOUTS, "--layout"),
     ] = None
     values: Annotated[

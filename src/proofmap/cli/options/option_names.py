@@ -5,7 +5,6 @@ The library's own tables need torch, and help must not wait for it. A test compa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from importlib.resources import files
 
 from proofmap.registry import METRIC_ENTRIES
@@ -30,11 +29,6 @@ def zoo() -> list[str]:
 def benches() -> list[str]:
     """Return the names of the packaged benchmarks."""
     return _tables("bench", "specs")
-
-
-def among(names: Iterable[str]) -> Callable[[], list[str]]:
-    """Return the completion function of an option with these values."""
-    return lambda: list(names)
 
 
 def models(incomplete: str) -> list[str]:

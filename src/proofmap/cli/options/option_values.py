@@ -1,6 +1,7 @@
 """Parsers of option texts: each returns plain values, or raises InputError before anything is loaded.
 
-An option has its parser as a `Check` in its annotation. A command starts only after all checks have passed.
+An option has its parser as a `Check` in its annotation, with the names that it accepts. A command starts only after all
+checks have passed, and the shell completes these names.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ from proofmap.settings import parse_number
 
 @dataclass(frozen=True)
 class Check:
-    """The parser in the annotation of an option: `read` raises InputError for an invalid text."""
+    """The parser in the annotation of an option, and the names that the shell completes.
+
+    read: raises InputError for an invalid text.
+    """
 
     read: Callable[[Any], object]
+    names: Sequence[str] = ()
 
 
 def number(text: str, what: str) -> float:
@@ -145,7 +150,7 @@ def one_of(known: Sequence[str], option: str) -> Check:
             near = " or ".join(known) if len(known) == 2 else f"one of {', '.join(known)}"
             raise InputError(f"got {option} {text}, expected {near}")
 
-    return Check(read)
+    return Check(read, known)
 
 
 def settings(given: Sequence[str]) -> dict[str, str]:

@@ -19,7 +19,6 @@ import typer
 from proofmap.cli.options import option_names as names
 from proofmap.cli.options import option_values as texts
 from proofmap.cli.options.option_bundles import unset
-from proofmap.cli.options.option_names import among
 from proofmap.errors import FileError, InputError
 from proofmap.runtime.outward_numbers import NOT_COVERED
 
@@ -48,10 +47,9 @@ Bounds = Annotated[
     str | None,
     unset(
         f"The bounding method: {', '.join(names.BOUNDS)} (another name of backward). --bounds ibp+forward takes the "
-        "better of both. By default backward.",
-        autocompletion=among(names.BOUNDS),
+        "better of both. By default backward."
     ),
-    texts.Check(texts.bounds),
+    texts.Check(texts.bounds, names.BOUNDS),
 ]
 _Seconds = Annotated[
     float | None,
@@ -72,8 +70,8 @@ Target = Annotated[
 Limit = Annotated[int | None, unset("Use only the first samples: --limit 100"), texts.Check(texts.limit)]
 Device = Annotated[
     str,
-    typer.Option(help="The device to compute on: --device cuda, or cuda:1.", autocompletion=among(("cpu", "cuda"))),
-    texts.Check(texts.device),
+    typer.Option(help="The device to compute on: --device cuda, or cuda:1."),
+    texts.Check(texts.device, ("cpu", "cuda")),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as one JSON document.")]
 
@@ -92,7 +90,7 @@ class BallOptions:
     ] = None
     norm: Annotated[
         str,
-        typer.Option(help="The norm of the ball: 1, 2 or inf: --norm 2", autocompletion=among(names.NORMS)),
+        typer.Option(help="The norm of the ball: 1, 2 or inf: --norm 2"),
         texts.one_of(names.NORMS, "--norm"),
     ] = "inf"
     domain: Annotated[
