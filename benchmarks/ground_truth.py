@@ -18,7 +18,7 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script finds the package of trials
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder that contains the package of trials
 
 from benchmarks.trials import METHODS, chosen, run, sections
 

@@ -23,7 +23,7 @@ _Relevant: TypeAlias = Mapping[
     tuple[int, ...], Sequence[int]
 ]  # values of some bits -> which of these bits are relevant
 
-SIDE = 4
+IMAGE_SIDE = 4
 _INPUTS = 32  # inputs of each network
 _A, _B, _C, _D = 5, 10, 3, 12  # positions of the deciding bits
 _VOTES = {_A: 4, _B: 3, _C: 2, _D: 1}
@@ -71,9 +71,9 @@ def differ_convolved() -> Trial:
 
 def distractors() -> Trial:
     """One bit decides. All other bits drive four units that occur twice with opposite signs, so they have no effect."""
-    drawn = torch.randn(4, SIDE**2, generator=torch.Generator().manual_seed(1))
+    drawn = torch.randn(4, IMAGE_SIDE**2, generator=torch.Generator().manual_seed(1))
     drawn = (4 * drawn).round() / 4  # multiples of ¼: sums are exact, so opposite terms cancel
-    others = [{at: float(row[at]) for at in range(SIDE**2) if at != _A} for row in drawn]
+    others = [{at: float(row[at]) for at in range(IMAGE_SIDE**2) if at != _A} for row in drawn]
     halves = [1 / 16 - sum(row.values()) / 2 for row in others]  # about half of the inputs activate a unit
     network = _dense([{_A: 1.0}, *others, *others], [0.5, *halves, *halves], [1.0] + [1.0] * 4 + [-1.0] * 4, -1.0)
     title = "Pixels that move units, not the decision"
@@ -90,7 +90,7 @@ def shift() -> Trial:
 def votes() -> Trial:
     """Four equal bits with 4, 3, 2 and 1 of 10 votes: each bit changes z by its votes at every input."""
     network = _dense([{at: many / 10 for at, many in _VOTES.items()}], [0.5], [1.0], -0.95)
-    levels = torch.zeros(_INPUTS, SIDE**2)
+    levels = torch.zeros(_INPUTS, IMAGE_SIDE**2)
     x = _bits()
     for at, many in _VOTES.items():
         x[:, at], levels[:, at] = (torch.arange(_INPUTS) % 2).float(), many
@@ -109,15 +109,16 @@ def pattern() -> Trial:
     kernel = 2 * torch.tensor(_DIAGONAL) - 1
     finds = _filled(skip_init(nn.Conv2d, 1, 1, 2), kernel[None, None], torch.tensor([-1.25]))
     read = _linear(torch.tensor([[-1.0], [1.0]]), torch.tensor([0.375, -0.375]))
-    network = nn.Sequential(finds, nn.ReLU(), nn.MaxPool2d(SIDE - 1), nn.Flatten(), read)
+    network = nn.Sequential(finds, nn.ReLU(), nn.MaxPool2d(IMAGE_SIDE - 1), nn.Flatten(), read)
     inputs: list[Tensor] = []
     truths: list[Tensor] = []
     for drawn in _bits(64 * _INPUTS):
-        x = drawn.view(SIDE, SIDE).clone()
-        top, left = divmod(len(inputs) % (SIDE - 1) ** 2, SIDE - 1)
+        x = drawn.view(IMAGE_SIDE, IMAGE_SIDE).clone()
+        top, left = divmod(len(inputs) % (IMAGE_SIDE - 1) ** 2, IMAGE_SIDE - 1)
         x[top : top + 2, left : left + 2] = torch.tensor(_DIAGONAL)
-        near = (x.flatten() - torch.eye(SIDE**2)).abs().view(-1, 1, SIDE, SIDE)  # each row has one bit changed
-        inside = torch.zeros(SIDE, SIDE)
+        changed = (x.flatten() - torch.eye(IMAGE_SIDE**2)).abs()  # each row has one bit changed
+        near = changed.view(-1, 1, IMAGE_SIDE, IMAGE_SIDE)
+        inside = torch.zeros(IMAGE_SIDE, IMAGE_SIDE)
         inside[top : top + 2, left : left + 2] = 1
         found = (finds(near) > 0).flatten(1).any(1)
         if not found[inside.flatten() > 0].any():  # then the pattern occurs once in x
@@ -159,7 +160,7 @@ def _network(
     hidden: Sequence[Mapping[int, float]], biases: Sequence[float], reads: Tensor, offsets: Tensor
 ) -> nn.Sequential:
     """Return the network with logits offsets + reads h, for units h_k = max(0, bias_k + Σ_i hidden_k[i] x_i)."""
-    rows = torch.zeros(len(hidden), SIDE**2)
+    rows = torch.zeros(len(hidden), IMAGE_SIDE**2)
     for row, weights in zip(rows, hidden, strict=True):
         for at, weight in weights.items():
             row[at] = weight
@@ -178,12 +179,12 @@ def _filled(layer: nn.Module, weight: Tensor, bias: Tensor) -> nn.Module:
 
 
 def _bits(count: int = _INPUTS) -> Tensor:
-    return (torch.rand(count, SIDE**2, generator=torch.Generator().manual_seed(0)) < 0.5).float()
+    return (torch.rand(count, IMAGE_SIDE**2, generator=torch.Generator().manual_seed(0)) < 0.5).float()
 
 
 def _each(truth: _Relevant, *places: int) -> tuple[Tensor, Tensor]:
     """Return inputs with the given values at the positions, in turn, and a truth that is 1 at relevant positions."""
-    x, levels = _bits(), torch.zeros(_INPUTS, SIDE**2)
+    x, levels = _bits(), torch.zeros(_INPUTS, IMAGE_SIDE**2)
     for k, (row, level) in enumerate(zip(x, levels, strict=True)):
         values, matter = list(truth.items())[k % len(truth)]
         row[list(places)] = torch.tensor(values).float()
@@ -193,7 +194,7 @@ def _each(truth: _Relevant, *places: int) -> tuple[Tensor, Tensor]:
 
 def _trial(name: str, title: str, network: nn.Module, x: Tensor, levels: Tensor) -> Trial:
     """Return the trial. Its far radius is 1, because the truth is about the whole domain."""
-    x, levels = x.view(-1, 1, SIDE, SIDE), levels.view(-1, SIDE, SIDE)
+    x, levels = x.view(-1, 1, IMAGE_SIDE, IMAGE_SIDE), levels.view(-1, IMAGE_SIDE, IMAGE_SIDE)
     with torch.no_grad():
         target = network.eval()(x).argmax(1)
     return Trial(name, title, network, x, target, (Precision(truth=levels), Order(truth=levels)), (0.0, 1.0), 1.0)

@@ -25,8 +25,8 @@ from proofmap.errors import InputError
 from proofmap.metrics import METRICS
 from proofmap.sources import read_model
 
-_GREY = 0.5  # value of an empty canvas
-_BATCH = 50  # pictures in one call of the network
+_CANVAS_VALUE = 0.5  # value of an empty canvas
+_NETWORK_BATCH = 50  # pictures in one call of the network
 _CANDIDATES = 3000  # pictures from which the grids are chosen
 
 
@@ -85,7 +85,7 @@ def grid_trial(of: Photographs, place: Path) -> Trial:
     small = x if of.scale == 2 else F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)
     classes = _classes(network, x)
     known = torch.stack([_classes(network, _canvas(small, quarter)) == classes for quarter in range(4)])
-    known &= classes != _classes(network, torch.full_like(_canvas(small[:1], 0), _GREY))
+    known &= classes != _classes(network, torch.full_like(_canvas(small[:1], 0), _CANVAS_VALUE))
     chosen = list(_choose(classes, known, of.grids))
     if not chosen:
         raise InputError(f"the network knows too few pictures of {place} on a quarter of a canvas, expected four")
@@ -116,13 +116,13 @@ def _read(of: Photographs, place: Path) -> tuple[nn.Module, Tensor]:
 
 def _classes(network: nn.Module, x: Tensor) -> Tensor:
     with torch.no_grad():
-        return torch.cat([network(piece).argmax(1) for piece in x.split(_BATCH)])
+        return torch.cat([network(piece).argmax(1) for piece in x.split(_NETWORK_BATCH)])
 
 
 def _surest_first(network: nn.Module, x: Tensor) -> Tensor:
     """Sort pictures by the probability of their predicted class, highest first."""
     with torch.no_grad():
-        sure = torch.cat([network(piece).softmax(1).amax(1) for piece in x.split(_BATCH)])
+        sure = torch.cat([network(piece).softmax(1).amax(1) for piece in x.split(_NETWORK_BATCH)])
     return x[sure.argsort(descending=True, stable=True)]
 
 
@@ -135,7 +135,7 @@ def _canvas(small: Tensor, quarter: int) -> Tensor:
     """Return each picture on one quarter of a grey canvas."""
     height, width = small.shape[-2:]
     rows, columns = _quarter(quarter, height, width)
-    canvas = small.new_full((*small.shape[:2], 2 * height, 2 * width), _GREY)
+    canvas = small.new_full((*small.shape[:2], 2 * height, 2 * width), _CANVAS_VALUE)
     canvas[..., rows, columns] = small
     return canvas
 

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 Scenario = Literal["linear", "multiplicative", "translations", "xor"]
 Background = Literal["white", "correlated"]
 
-SIDE = 8
+IMAGE_SIDE = 8
 ALPHA: dict[tuple[Scenario, Background], float] = {  # the values of the paper for this image size, with one exception
     ("linear", "white"): 0.18,
     ("linear", "correlated"): 0.0125,
@@ -68,7 +68,7 @@ def draw(scenario: Scenario, background: Background, count: int, seed: int) -> I
             turned = signs * (1 - 2 * labels)  # the signs agree in the first class
             a = signs[:, None, None] * first + turned[:, None, None] * second
             truth = (first + second).expand(count, -1, -1)
-    noise = torch.randn(count, SIDE, SIDE, generator=generator)
+    noise = torch.randn(count, IMAGE_SIDE, IMAGE_SIDE, generator=generator)
     noise = _smoothed(noise) if background == "correlated" else noise
     alpha = ALPHA[scenario, background]
     if scenario == "multiplicative":
@@ -82,13 +82,13 @@ def _placed(kind: int, turns: int, top: int, left: int) -> Tensor:
     """Return a pattern on an empty image."""
     pattern = torch.rot90(_PATTERNS[kind], turns)
     height, width = pattern.shape
-    return F.pad(pattern, (left, SIDE - left - width, top, SIDE - top - height))
+    return F.pad(pattern, (left, IMAGE_SIDE - left - width, top, IMAGE_SIDE - top - height))
 
 
 def _anywhere(kind: int, generator: torch.Generator) -> Tensor:
     turns = int(torch.randint(4, (), generator=generator))
     height, width = torch.rot90(_PATTERNS[kind], turns).shape
-    top, left = (int(torch.randint(SIDE - length + 1, (), generator=generator)) for length in (height, width))
+    top, left = (int(torch.randint(IMAGE_SIDE - length + 1, (), generator=generator)) for length in (height, width))
     return _placed(kind, turns, top, left)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import skip_init
 
-from benchmarks.trials.tetrominoes import SIDE, Background, Scenario, draw
+from benchmarks.trials.tetrominoes import IMAGE_SIDE, Background, Scenario, draw
 from benchmarks.trials.trial import Trial
 from benchmarks.trials.truth_metrics import Order, Precision
 from proofmap.storage.resumable_folder import write_piece
@@ -62,11 +62,11 @@ def tetrominoes(
 
 def _untrained(kind: NetworkKind) -> nn.Sequential:
     if kind == "mlp":
-        sizes = (SIDE**2, 64), (64, 32), (32, 2)
+        sizes = (IMAGE_SIDE**2, 64), (64, 32), (32, 2)
         first, second, last = (skip_init(nn.Linear, *size) for size in sizes)
         return nn.Sequential(nn.Flatten(), first, nn.ReLU(), second, nn.ReLU(), last)
     first, second = (skip_init(nn.Conv2d, channels, 16, 3, padding=1) for channels in (1, 16))
-    read = skip_init(nn.Linear, 16 * SIDE**2, 2)
+    read = skip_init(nn.Linear, 16 * IMAGE_SIDE**2, 2)
     return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), read)
 
 

@@ -15,7 +15,7 @@ from proofmap.bench import names as bench_names
 from proofmap.bounds import METHODS
 from proofmap.bounds.method import SYNONYMS
 from proofmap.cli.options import option_names as names
-from proofmap.runs.results_export import FORMATS
+from proofmap.runs.results_export import WRITERS
 from proofmap.zoo import __all__ as zoo_names
 from tests.cli.test_app import completion
 
@@ -138,8 +138,8 @@ def test_the_shell_completes(k: int, answers: list[Any]) -> None:
 
 
 def test_names_are_those_of_the_tables() -> None:
-    assert (*METHODS, *SYNONYMS) == names.BOUNDS
-    assert tuple(FORMATS) == names.FORMATS
+    assert (*METHODS, *SYNONYMS) == names.BOUND_NAMES
+    assert tuple(WRITERS) == names.EXPORT_SUFFIXES
     assert names.zoo() == sorted(zoo_names)
     assert names.benches() == sorted(bench_names())
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.trials.hand_set_networks import HAND_SET, SIDE
+from benchmarks.trials.hand_set_networks import HAND_SET, IMAGE_SIDE
 from benchmarks.trials.trial import Trial
 from benchmarks.trials.truth_metrics import TruthMetric
 
-BITS = SIDE**2
+BITS = IMAGE_SIDE**2
 
 
 @cache
@@ -34,7 +34,7 @@ def logits(name: str) -> NDArray[np.float32]:
     """At every input: (2^16, classes), bit i of the place is bit i of the input."""
     every = ((torch.arange(2**BITS)[:, None] >> torch.arange(BITS)) & 1).float()
     with torch.no_grad():
-        values: NDArray[np.float32] = trial(name).network(every.view(-1, 1, SIDE, SIDE)).numpy()
+        values: NDArray[np.float32] = trial(name).network(every.view(-1, 1, IMAGE_SIDE, IMAGE_SIDE)).numpy()
     return values
 
 

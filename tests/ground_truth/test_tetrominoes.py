@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.trials.tetrominoes import ALPHA, SIDE, Background, Scenario, draw
+from benchmarks.trials.tetrominoes import ALPHA, IMAGE_SIDE, Background, Scenario, draw
 
 SCENARIOS: tuple[Scenario, ...] = ("linear", "multiplicative", "translations", "xor")
 NOISES: tuple[Background, ...] = ("white", "correlated")
@@ -14,7 +14,7 @@ NOISES: tuple[Background, ...] = ("white", "correlated")
 @pytest.mark.parametrize(("scenario", "noise"), ALPHA)
 def test_images_are_bounded_balanced_and_drawn_from_the_seed(scenario: Scenario, noise: Background) -> None:
     images, again, other = (draw(scenario, noise, 40, seed) for seed in (0, 0, 1))
-    assert images.x.shape == (40, 1, SIDE, SIDE)
+    assert images.x.shape == (40, 1, IMAGE_SIDE, IMAGE_SIDE)
     assert images.x.abs().max() == 1
     assert images.labels.sum() == 20
     assert torch.equal(images.x, again.x)

@@ -21,7 +21,8 @@ from proofmap.explainers import Explanation, Origin, Source
 from proofmap.explainers.statements.proven_ranks import ranks
 from proofmap.explainers.upsampling import spread
 from proofmap.plots import explanation_figure as picture
-from proofmap.plots.explanation_figure import ROWS, Picture, draw
+from proofmap.plots.explanation_figure import MAX_ROWS, draw
+from proofmap.plots.figure_page import Picture
 from proofmap.plots.figure_titles import caption, title
 from proofmap.plots.summary_figure import summary
 from tests.explainers.making import certified, make, make_signed, ranked
@@ -60,7 +61,7 @@ def pixels(png: bytes) -> np.ndarray[Any, np.dtype[Any]]:
 FIGURES: dict[str, Callable[[], Picture]] = {
     "one": lambda: draw(make((1, 1, 28, 28), 784)),
     "four": lambda: draw(make((4, 1, 28, 28), 144)),
-    "many": lambda: draw(make((ROWS + 1, 1, 8, 8), 4)),
+    "many": lambda: draw(make((MAX_ROWS + 1, 1, 8, 8), 4)),
     "flat image": lambda: draw(make((2, 6, 5), 30)),
     "wide": lambda: draw(make((2, 1, 4, 40), 10)),
     "tall": lambda: draw(make((2, 1, 40, 4), 10)),
@@ -315,7 +316,7 @@ def test_under_the_rows_stands_what_a_score_is() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 4, 4), (5,)])
 def test_only_the_first_samples_are_drawn(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picture, "ROWS", 2)
+    monkeypatch.setattr(picture, "MAX_ROWS", 2)
     figure = draw(make((5, *shape)))
     assert len(titles(figure)) == 2
     assert "the first 2 of 5 samples: explanation[2:].plot() shows more" in words(figure)

@@ -22,7 +22,7 @@ from proofmap.errors import FileError
 from proofmap.metrics import Metric
 from proofmap.storage.resumable_folder import check_same_work, read_piece, record_differences, write_piece
 
-_ABOUT, _MADE = "about.json", "made"
+_ABOUT_FILE, _MACHINES = "about.json", "made"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ResultsStore:
         """Refuse a folder with results of other work."""
         about = self._about()
         if about is not None:
-            earlier = {name: value for name, value in about.items() if name != _MADE}
+            earlier = {name: value for name, value in about.items() if name != _MACHINES}
             what = "results of another method, model or images"
             check_same_work(self.folder, earlier, self.about, what, arguments=("out",))
 
@@ -62,7 +62,7 @@ class ResultsStore:
     def made(self) -> list[str]:
         """Return the machines that made the results."""
         about = self._about()
-        return [] if about is None else list(about[_MADE])
+        return [] if about is None else list(about[_MACHINES])
 
     def values(self, metric: Metric[Any]) -> NDArray[Any] | None:
         """Return the values of a metric, or None if it was not measured."""
@@ -92,18 +92,20 @@ class ResultsStore:
         self._put(f"{name}.json", json.dumps(seconds).encode())
 
     def _about(self) -> dict[str, Any] | None:
-        return read_piece(self.folder, _ABOUT, _about, delete=f"{self.folder}")  # without it, no file has a meaning
+        return read_piece(
+            self.folder, _ABOUT_FILE, _about, delete=f"{self.folder}"
+        )  # without it, no file has a meaning
 
     def _put(self, name: str, piece: bytes | Mapping[str, Any]) -> None:
         made = self.made()
         if self.machine not in made:
-            write_piece(self.folder, _ABOUT, {**self.about, _MADE: [*made, self.machine]})
+            write_piece(self.folder, _ABOUT_FILE, {**self.about, _MACHINES: [*made, self.machine]})
         write_piece(self.folder, name, piece)
 
 
 def _about(content: bytes) -> dict[str, Any]:
     about = json.loads(content)
-    if not isinstance(about, dict) or not isinstance(about.get(_MADE), list):
+    if not isinstance(about, dict) or not isinstance(about.get(_MACHINES), list):
         raise ValueError
     return about
 

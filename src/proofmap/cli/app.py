@@ -25,7 +25,7 @@ _OUT_OF_MEMORY = (
     "there is not enough memory: close other programs, give fewer inputs at a time, or use bounds that need less "
     "memory, such as --bounds crown-ibp; a run keeps the samples that it has finished"
 )
-_OPTIONS = {"folder": "--data", "certified": "proofmap run --certificates"}  # of arguments with another name
+_OPTIONS = {"folder": "--data", "certified": "proofmap run --certificates"}  # options of arguments with another name
 
 
 class Program(typer.Typer):
@@ -33,8 +33,8 @@ class Program(typer.Typer):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command, or print the completions of the words that were typed so far."""
-        # Threads of torch sleep while they wait, in this process and in those that it starts. By default they spin,
-        # which is ten times as slow if another program uses a core. The variable works only if set before torch loads.
+        # Threads of torch sleep while they wait, in this process and in those that it starts. By default they spin.
+        # Spinning is ten times as slow if another program uses a core. The variable must be set before torch loads.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         streams.settle()
         if os.environ.get("_PROOFMAP_COMPLETE") != "complete_bash":
@@ -149,7 +149,7 @@ def _options_of(error: ProofmapError) -> str:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether memory ran out, also while torch itself was being loaded."""
+    """Return whether memory ran out, also while torch itself was being loaded."""
     if isinstance(error, MemoryError) or any(words in str(error) for words in ("allocate memory", "failed to map")):
         return True
     if "torch" not in sys.modules:

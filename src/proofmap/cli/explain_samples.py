@@ -97,11 +97,11 @@ def _print_notes(e: Explanation, records: Sequence[Mapping[str, Any]]) -> None:
     if e.guarantee == "probable":
         typer.echo(f"note: {smoothed(e.settings)}")
     if any(entry.get("rigorous") is False for entry in records):
-        o.tell((o.ROUNDINGS,))
+        o.tell((o.ROUNDING_NOTE,))
 
 
 def explain_automatically(task: ExplainTask, groups: Groups, seconds: float, as_json: bool) -> None:
-    """For each sample, write a map, a proof if one fits the time limit, and the reasons for both choices."""
+    """Write a map of each sample, a proof if one fits the time limit, and print the reasons for both choices."""
     records = []
     for case, stem in task.named_cases():
         network, domain = task.networks[case.shape], case.ball.domain

@@ -38,7 +38,7 @@ from proofmap.text.wording import around, capitalised, plural, radius, share
 from proofmap.verify.radius import RadiusTrials, radius_until
 
 if TYPE_CHECKING:
-    from proofmap.plots.explanation_figure import Picture
+    from proofmap.plots.figure_page import Picture
 
 _MAP_RADIUS_SHARE = 0.35  # radius of a map's ball, as a share of the range of the values
 _BLEND_DRAWS, _MIN_BLEND_DRAWS = 200, 50  # random points of BlendEVA: usual and smallest number; two gradients each
@@ -76,7 +76,8 @@ class Answer:
 
         `proof.plot()` draws the scores of the proof.
         """
-        from proofmap.plots.explanation_figure import Heading, draw  # and with it matplotlib, which takes a while
+        from proofmap.plots.explanation_figure import draw  # imports matplotlib, which takes a while
+        from proofmap.plots.figure_page import Heading
 
         kind = f"Map: {self.map.method}, {around(self.map.settings)}. The map is an estimate, not a proof."
         return draw(self.map, headings=[Heading(self._verdict(k), kind) for k in range(len(self.map))])

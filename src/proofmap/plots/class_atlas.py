@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from proofmap.errors import InputError
 from proofmap.explainers.explanation import Explanation
-from proofmap.plots.explanation_figure import Picture
+from proofmap.plots.figure_page import Picture
 from proofmap.plots.figure_titles import importance
 from proofmap.plots.overlay import colours, ends, numbers, picture_of, pixels_of
 from proofmap.text.verdict import Verdict

@@ -17,7 +17,7 @@ from proofmap.graph.opaque import opaque_node
 from proofmap.inputs.onehot_boxes import OneHotBoxes
 from proofmap.storage.hashing import hash_graph
 
-GRADIENT_STEPS, RESTARTS = 20, 4  # of the PGD attack
+GRADIENT_STEPS, RESTARTS = 20, 4  # the length of the PGD attack
 _ATTACK_BATCH = 16  # samples that are attacked together
 
 

@@ -18,7 +18,7 @@ from proofmap.explainers import Explanation
 from proofmap.explainers.statements.proven_ranks import Ranks, ranks, searched
 from proofmap.plots.outline import outline
 from proofmap.plots.overlay import Array, coloured, colours, ends, overlaid, picture_of, pixels_of
-from proofmap.plots.score_chart import BEYOND
+from proofmap.plots.score_chart import MAX_WHISKER_RATIO
 from proofmap.text.group_places import first_names, largest
 
 _MIN_SIDE, _MAX_SIDE = 224, 448  # pixels of the longer side: smaller pictures are enlarged, larger ones reduced
@@ -182,7 +182,7 @@ def bars(shown: list[Place]) -> Iterator[ScoreBar]:
     """Yield the scores as bars on a common axis. Ends of intervals far beyond the scores do not extend the axis."""
     scores = np.nan_to_num(np.array([place.score for place in shown]))
     low, high = min(float(scores.min()), 0.0), max(float(scores.max()), 0.0)
-    most = BEYOND * max(-low, high)
+    most = MAX_WHISKER_RATIO * max(-low, high)
     ends = [end for place in shown for end in place.interval or () if abs(end) <= most]
     low, high = min([low, *ends]), max([high, *ends])
     reach = (high - low) or 1.0

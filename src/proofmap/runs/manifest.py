@@ -58,7 +58,7 @@ class Manifest:
 
     about: Mapping[str, Any]
     chunks: Mapping[int, ChunkEntry] = field(default_factory=dict)
-    model: Source = field(default_factory=lambda: Source(""))  # as given by the user; results do not depend on paths
+    model: Source = field(default_factory=lambda: Source(""))  # the user's name; results do not depend on it
     certificates: str | None = None  # the SHA-256 of the certificates' index, if there are any
 
     @property

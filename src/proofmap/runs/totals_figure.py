@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
-from proofmap.plots.overlay import PROVEN, REST, colours, ends
+from proofmap.plots.overlay import OTHER_COLOUR, PROVEN_COLOUR, colours, ends
 from proofmap.runs.totals import Totals
 from proofmap.text.verdict_wording import counted_proven
 from proofmap.text.wording import share
@@ -44,7 +44,7 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
         return
     edges = np.array(totals.overlap.edges)
     sure = edges[1:] <= 0 if totals.certified is not None else np.zeros(len(edges) - 1, dtype=bool)
-    colours = [PROVEN if yes else REST for yes in sure]
+    colours = [PROVEN_COLOUR if yes else OTHER_COLOUR for yes in sure]
     panel.bar(edges[:-1], totals.overlap.counts, np.diff(edges), align="edge", color=colours, edgecolor="white")
     if decides(totals.objective):
         panel.axvline(0, color="black", linewidth=1)

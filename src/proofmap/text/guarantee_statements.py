@@ -13,11 +13,7 @@ from proofmap.text.verdict_wording import clause, refuted
 from proofmap.text.wording import capitalised, confidence, noise, number, plural, quantity_of, share, smoothed
 
 _NOTHING = "Nothing about the ball as a whole."
-_WITNESSES: Mapping[Witness, str] = {
-    "sample": "Sampling",
-    "search": "The search for the bound",
-    "attack": "An attack",
-}  # who found the input that refutes a decision
+_FINDERS: Mapping[Witness, str] = {"sample": "Sampling", "search": "The search for the bound", "attack": "An attack"}
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ def _witness(side: OverlapBounds, title: str) -> str:
         return f"The input itself is not classified as {title}: another class is ahead by {number(side.nominal)}."
     assert side.witness is not None
     lead = number(side.lower, "sampled")
-    return f"{_WITNESSES[side.witness]} found an input of the ball at which another class leads {title} by {lead}."
+    return f"{_FINDERS[side.witness]} found an input of the ball at which another class leads {title} by {lead}."
 
 
 def _targeted(verdict: Verdict, title: str, aim: str) -> tuple[list[str], list[str]]:

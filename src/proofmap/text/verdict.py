@@ -68,7 +68,7 @@ class Verdict:
     kind: Kind
     outcome: Outcome
     witness: Witness | None = None  # the point that refutes the decision
-    bounds: tuple[OverlapBounds, ...] = ()  # of the ball, or of its two halves
+    bounds: tuple[OverlapBounds, ...] = ()  # one for the ball, or one for each of its halves
 
     @classmethod
     def over(cls, kind: Kind, bounds: tuple[OverlapBounds, ...]) -> Verdict:

@@ -13,7 +13,7 @@ from proofmap.text.verdict import Outcome, OverlapBounds, Verdict, Witness
 from proofmap.text.wording import confidence, noise
 from proofmap.verify.objective import decides
 
-Signs: TypeAlias = tuple[str, str, str]  # of an upper bound, of a lower bound, of an estimate
+Signs: TypeAlias = tuple[str, str, str]  # the signs of an upper bound, a lower bound and an estimate
 
 BADGES: Mapping[Outcome, str] = {
     "proven": "Proven",

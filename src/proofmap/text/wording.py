@@ -15,15 +15,20 @@ from proofmap.verify.objective import decides
 
 _RADIUS_DIGITS = 6
 _EXACT_RADIUS_LENGTH = 8  # a radius of at most this many characters is printed unchanged
-_SCORE_MEANINGS = {  # for methods whose scores are not differences of overlaps
+_SCORE_MEANINGS = {  # methods whose scores are not differences of overlaps
     "SmoothEVA": "a group's share of the largest first-order change, averaged over points drawn from the ball",
     "PathEVA": "a group's part of the gain of one attack, integrated along the straight line to its end point",
     "NestedEVA": "the share of groups that rank no higher in attacks that may move fewer and fewer groups",
     "NoiseEVA": "a group's part of the change from the input to a point of the ball, averaged over random points",
     "BlendEVA": "a group's part of the evidence over the ball, of the gain of attacks and of the loss by noise, mixed",
 }
-_BOUNDS = {"certified": "upper_proven", "probable": "upper_probable", "sampled": "lower_sampled", "none": "estimate"}
-_OBJECTIVES = {
+_BOUND_SUFFIXES = {
+    "certified": "upper_proven",
+    "probable": "upper_probable",
+    "sampled": "lower_sampled",
+    "none": "estimate",
+}
+_OBJECTIVE_PHRASES = {
     "class": "the negative of the class's own output",
     "mean": "the mean lead of the other classes",
     "log-softmax": "the negative logarithm of the class's probability",
@@ -119,7 +124,7 @@ def bound_name(guarantee: Guarantee, objective: object = "margin", part: str = "
     part: "frozen" for the bounds AO(B_u).
     """
     smoothed = "smoothed" if guarantee == "probable" else ""
-    return "_".join(filter(None, (smoothed, quantity_name(objective), part, _BOUNDS[guarantee])))
+    return "_".join(filter(None, (smoothed, quantity_name(objective), part, _BOUND_SUFFIXES[guarantee])))
 
 
 def reached_name(objective: object = "margin", part: str = "") -> str:
@@ -133,7 +138,7 @@ def quantity_of(guarantee: Guarantee, objective: str) -> str:
         return "the overlap of the smoothed classifier"
     if decides(objective):
         return "the adversarial overlap"
-    return _OBJECTIVES.get(objective, f"the objective {objective!r}")
+    return _OBJECTIVE_PHRASES.get(objective, f"the objective {objective!r}")
 
 
 def quantity_name(objective: object) -> str:

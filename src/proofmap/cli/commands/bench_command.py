@@ -44,7 +44,7 @@ def bench(
 
     For instance: proofmap bench table1-mnist --data ~/mnist
     """
-    if name == names.TRIALS:
+    if name == names.OLD_TRIALS_NAME:
         raise InputError(
             f"got {name}, expected a table of this package: the trials with known ground truth are in Proofmap's "
             "repository; run there: python benchmarks/ground_truth.py"

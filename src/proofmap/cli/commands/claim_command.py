@@ -54,7 +54,7 @@ def claim(
             help="Groups u whose overlap AO(B_u) is claimed in addition to AO(B): --groups all, top or none. top "
             "takes the ten groups with the highest scores."
         ),
-        texts.one_of(names.WHICH, "--groups"),
+        texts.one_of(names.CLAIMED_GROUPS, "--groups"),
     ] = "top",
     out: Annotated[Path, typer.Option(help="The output folder: --out claims")] = Path("claims"),
     source: ModelOptions,

@@ -209,7 +209,7 @@ def run(
     )
     typer.echo(json.dumps(totals.json(), indent=1) if as_json else totals.text())
     if totals.guarantee == "certified" and not totals.rigorous:
-        o.tell((o.ROUNDINGS,))
+        o.tell((o.ROUNDING_NOTE,))
     if not totals.explained:
         raise typer.Exit(1)
 

@@ -17,7 +17,7 @@ from proofmap.bounds import Method
 from proofmap.cli.counterexample_files import Points
 from proofmap.cli.explain_output import stems
 from proofmap.cli.options.samples_and_balls import SampleInBall, graphs
-from proofmap.cli.options.shared_options import ROUNDINGS, finite, tell
+from proofmap.cli.options.shared_options import ROUNDING_NOTE, finite, tell
 from proofmap.errors import BoundError
 from proofmap.graph import Graph
 from proofmap.graph.classes import classes_of, margins
@@ -78,7 +78,7 @@ def answer_all(cases: Sequence[SampleInBall], query: DecisionQuery, as_json: boo
     else:
         if off is not None:
             typer.echo(f"note: {taken_off(off)}")
-        tell(() if all(entry["rigorous"] for entry in entries) else (ROUNDINGS,))
+        tell(() if all(entry["rigorous"] for entry in entries) else (ROUNDING_NOTE,))
         balls = {query.ball(case) for case in cases}
         ball = f" for {balls.pop()}" if len(balls) == 1 else ", each for the ball beside it"
         proven = share(counts["proven"], len(entries), "input")
@@ -140,7 +140,7 @@ def _answer(case: SampleInBall, graph: Graph, query: DecisionQuery, stem: str) -
 
 
 def _may_be_rounding(found: Overlap, graph: Graph, aim: int) -> bool:
-    """Whether rounding errors may be the reason that nothing is proven.
+    """Return whether rounding errors may be the reason that nothing is proven.
 
     A second search without rounding errors takes as long as the first. So for a search this is true only if the bound
     is at most `_MAX_ROUNDING_MULTIPLE` times the rounding error at the best point that it found.

@@ -108,7 +108,7 @@ class Subject:
 
     @property
     def boxed(self) -> bool:
-        """Whether the inputs are VNN-LIB files, which contain their own balls. A mixture is refused."""
+        """True if the inputs are VNN-LIB files, which contain their own balls. A mixture is refused."""
         boxed = [path.name.lower().endswith((".vnnlib", ".vnnlib.gz")) for path in self.inputs]
         if any(boxed) and not all(boxed):
             raise InputError("got VNN-LIB files together with other inputs, expected one kind: run the command twice")

@@ -108,9 +108,9 @@ def groups(text: str) -> tuple[str, list[int], dict[str, bool]]:
 
 def bounds(text: str) -> None:
     """Check the names of bounds that pluses join."""
-    if not all(name in names.BOUNDS for name in text.split("+")):
+    if not all(name in names.BOUND_NAMES for name in text.split("+")):
         raise InputError(
-            f"got bounds {text!r}, expected names among {', '.join(names.BOUNDS)}, joined by + for an intersection"
+            f"got bounds {text!r}, expected names among {', '.join(names.BOUND_NAMES)}, joined by + for an intersection"
         )
 
 
@@ -122,8 +122,8 @@ def device(text: str) -> None:
 
 def exported(path: Path) -> None:
     """Check that the name of a file ends in a known format."""
-    if path.suffix.lower() not in names.FORMATS:
-        raise InputError(f"got the name {path}, expected one that ends in {', '.join(names.FORMATS)}")
+    if path.suffix.lower() not in names.EXPORT_SUFFIXES:
+        raise InputError(f"got the name {path}, expected one that ends in {', '.join(names.EXPORT_SUFFIXES)}")
 
 
 def listed(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from proofmap.bench.statistics import LEAST, Cell, Column, Table
+from proofmap.bench.statistics import MIN_INTERVAL_SAMPLES, Cell, Column, Table
 from proofmap.report.number_line import Axis
 from proofmap.report.panel import Panel, ReportData, TemplatePanel
 
@@ -78,7 +78,7 @@ def _cell(cell: Cell | None, axis: Axis) -> MeanCell | None:
     paper = "" if cell.paper is None else f"{cell.paper:g}"
     mean, low, high = (f"{value:.3f}".replace("-", "−") for value in (cell.mean, cell.low, cell.high))
     start, end = axis.at(cell.low), axis.at(cell.high)
-    between = f"{low} to {high}" if cell.count >= LEAST else "too few samples for an interval"
+    between = f"{low} to {high}" if cell.count >= MIN_INTERVAL_SAMPLES else "too few samples for an interval"
     return MeanCell(mean, between, mark, paper, start, axis.at(cell.mean), end - start)
 
 
