@@ -1,4 +1,4 @@
-"""What explain says of an explanation whose overlaps have two sides."""
+"""Lines and records of explanations with lower and upper bounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model() -> Model:
     return Model("net", digits_model().network, Preparation())
 
 
-def test_a_line_has_both_sides_and_what_matters_most(model: Model) -> None:
+def test_a_line_has_both_bounds_and_the_proven_ranks(model: Model) -> None:
     e = ranked([4, 3, 2, 1], 0.004)
     assert line(case(e), e, model) == (
         f"x.npy: 0; proven: no input in the ball ({BALL}) changes the class; AO(B) in [-5.00, -4.99]; these 2 of "
@@ -42,7 +42,7 @@ def test_a_line_has_both_sides_and_what_matters_most(model: Model) -> None:
     )
 
 
-def test_a_line_says_what_refutes(model: Model) -> None:
+def test_a_line_names_the_refuting_point(model: Model) -> None:
     over = two_sided((0.5, 0.75), [(0, 0)])
     e = make((1, 1), 1, dtype=torch.float64, scores=over.drop, overlap=over)
     assert line(case(e), e, model) == (

@@ -29,7 +29,7 @@ METHODS = ("saliency", "grad-cam", "eva")
 
 
 def first(name: str, count: int = 4) -> Callable[[Path], Trial]:
-    """The first inputs of a trial by hand."""
+    """Return a function that creates a trial with its first inputs."""
 
     def make(folder: Path) -> Trial:
         whole = HAND_SET[name]()
@@ -52,7 +52,7 @@ def test_the_ranking_and_all_values_are_stored(tmp_path: Path) -> None:
     ranking = run(SMALL, tmp_path, methods=METHODS, progress=False)
     assert list(ranking.table.rows) == ["saliency", "grad-cam", "eva, near", "eva, far"]
     rows = ranking.table.rows
-    assert rows["grad-cam"] == {}  # it needs a convolution, which one of both has
+    assert rows["grad-cam"] == {}  # it needs a convolution, which only one trial has
     assert rows["eva, near"]["By hand"].mean < rows["saliency"]["By hand"].mean < rows["eva, far"]["By hand"].mean
     assert np.load(tmp_path / "xor" / "eva-near" / "precision.npy").tolist() == [1, 1, 1, 1]
     assert np.load(tmp_path / "pattern" / "grad-cam" / "order.npy").shape == (4,)

@@ -1,4 +1,4 @@
-"""What a figure says: what is proven, refuted or undecided of which ball, and no more."""
+"""Titles and captions of figures: the verdict with its ball, and no claim beyond the proof."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_a_title_says_what_is_proven() -> None:
+def test_a_title_states_the_verdict() -> None:
     assert headlines(certified(-3.2099, 0.9)) == [
         f"class 0 · {PROVEN}; AO ≤ -3.20",
         f"class 1 · undecided: neither proven nor refuted for {BALL}; AO ≤ 0.90",
     ]
 
 
-def test_a_title_says_which_roundings_are_covered() -> None:
+def test_a_rigorous_title_has_no_note() -> None:
     e = certified(-3.2)
     e = replace(e, settings={**e.settings, "rigorous": True})
     assert headlines(e)[0].startswith(f"class 0 · proven: no input in {BALL}")
 
 
-def test_a_title_says_what_is_probable_of_what() -> None:
+def test_a_title_names_the_smoothed_classifier() -> None:
     most = "most noisy copies of every input in the ball (ε = 0.5 in L2, values without limits) have the class"
     sure = "with probability 99.5 %, noise σ = 0.25; nothing is proven about the network itself"
     assert headlines(probable(-0.327, 0.101)) == [
@@ -48,8 +48,8 @@ def test_a_title_says_what_is_probable_of_what() -> None:
     ]
 
 
-def test_a_title_says_which_ball_each_sample_has() -> None:
-    """Also of a part of the samples: the radius goes with its sample."""
+def test_a_title_states_the_ball_of_its_sample() -> None:
+    """A part of the samples keeps its radii."""
     e = replace(certified(-1.0, -2.0, -3.0), settings={"eps": [0.1, 0.2, 0.3], "norm": 2.0, "domain": None})
     said = headlines(e)
     assert ["ε = 0.1 in L2, values without limits" in title for title in said] == [True, False, False]
@@ -65,7 +65,7 @@ def test_a_title_says_the_true_class(label: int | None, said: str) -> None:
     assert headlines(e, ["cat", "dog", "cow", "fox"])[0].startswith(f"{said} · proven")
 
 
-def test_a_class_that_the_input_is_not_is_refuted() -> None:
+def test_an_input_of_another_class_is_refuted() -> None:
     over = bounds(torch.rand(1, 5), torch.tensor([2.0]))
     here = torch.tensor([0.5])
     over = replace(over, nominal=here, full_lower=here, frozen_lower=here.expand(1, 5))
@@ -74,8 +74,8 @@ def test_a_class_that_the_input_is_not_is_refuted() -> None:
 
 
 @pytest.mark.parametrize("objective", ["class", "mean"])
-def test_a_bound_of_something_else_is_no_certificate(objective: str) -> None:
-    """Below 0 it says nothing about other classes."""
+def test_a_bound_of_another_objective_is_no_certificate(objective: str) -> None:
+    """A value below 0 of another objective says nothing about other classes."""
     e = certified(-3.2)
     e = replace(e, settings={**e.settings, "objective": objective})
     said = f"no verdict: the objective that was bounded for {BALL} does not decide the class"
@@ -102,7 +102,7 @@ def test_zero_is_no_certificate() -> None:
         ("none", math.nan, f"NOT proven: no upper bound is known for {BALL}; AO is unknown"),
     ],
 )
-def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said: str) -> None:
+def test_a_title_states_that_nothing_is_proven(guarantee: str, value: float, said: str) -> None:
     assert headlines(certified(value, guarantee=guarantee)) == [f"class 0 · {said}"]
 
 
@@ -130,7 +130,7 @@ def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said:
         (0.5, 2.0, f"refuted: an input in {BALL} has a larger output for class 1 than for its own class"),
     ],
 )
-def test_a_targeted_title_says_what_is_proven_of_each_half(added: float, removed: float, said: str) -> None:
+def test_a_targeted_title_states_the_verdict_on_each_half(added: float, removed: float, said: str) -> None:
     e = make_signed((1, 1, 4, 4))
     assert e.opposite is not None
     scores = torch.zeros(1, 5)
@@ -144,7 +144,7 @@ def test_a_targeted_title_says_what_is_proven_of_each_half(added: float, removed
     ]
 
 
-def test_towards_its_own_class_nothing_is_asked() -> None:
+def test_a_target_equal_to_the_own_class_has_no_verdict() -> None:
     e = make_signed((1, 1, 4, 4))
     assert headlines(replace(e, target=e.overlap.target))[0].endswith("no verdict: the input already has this class")
 
@@ -156,7 +156,7 @@ def test_a_class_that_was_not_predicted() -> None:
     assert headlines(e, ["cat", "dog", "cow", "fox"])[0].startswith("cat (predicted: fox) · ")
 
 
-def test_a_score_is_called_what_it_is() -> None:
+def test_the_caption_states_the_formula_of_a_score() -> None:
     proven = "an importance, not itself proven"
     assert f"score = AO(B) - AO(B_u), {proven}" in flat(caption(make()))
     assert f"score = φ(+) - φ(-), φ = AO(B) - AO(B_u), {proven}" in flat(caption(make_signed()))
@@ -164,7 +164,7 @@ def test_a_score_is_called_what_it_is() -> None:
     assert f"score of Saliency, {proven}" in flat(caption(other))
 
 
-def test_colours_are_called_what_they_mean() -> None:
+def test_the_caption_explains_the_colours() -> None:
     assert "red: add ink, blue: remove it" in caption(make_signed())
     assert "red: add ink, blue: remove it" in caption(make_signed((1, 4, 4)))
     assert "red: raise it, blue: lower it" in caption(make_signed((1, 3, 4, 4)))
@@ -185,20 +185,20 @@ def test_names_are_cut() -> None:
     assert headlines(certified(0.5), ["long\n name " + "x" * 300])[0].startswith("long name " + "x" * 49 + "… ·")
 
 
-def test_a_title_says_both_sides_and_what_is_proven_to_matter_most() -> None:
+def test_a_title_states_both_bounds_and_the_proven_ranks() -> None:
     (said,) = headlines(ranked([3, 2, 1, 0], 0.004))
     assert said == (f"class 0 · {PROVEN}; AO in [-5.00, -4.99]; these 2 of 4 columns are proven to matter most")
     assert "matter" not in headlines(ranked([3, 2, 1, 0], 9))[0]
     assert flat(caption(ranked([1, 2], 0.1))) == "score = AO(B) - AO(B_u), an importance; its interval is proven"
 
 
-def test_an_input_that_was_met_refutes() -> None:
+def test_an_attained_input_refutes() -> None:
     over = two_sided((0.5, 0.75), [(0, 0)])
     e = make((1, 1), 1, dtype=torch.float64, scores=over.drop, overlap=over)
     assert headlines(e) == [f"class 0 · refuted: an input in {BALL} has another class; AO in [0.50, 0.75]"]
 
 
-def test_both_sides_of_both_halves() -> None:
+def test_a_targeted_title_states_both_bounds_of_both_halves() -> None:
     added, removed = two_sided((-3, -2), [(-5, -4), (-3, -2)]), two_sided((-4, -3.5), [(-4, -3.5), (-4, -3.5)])
     scores = added.drop - removed.drop
     sides = {"overlap": added, "opposite": removed, "signed": True, "target": torch.tensor([1])}

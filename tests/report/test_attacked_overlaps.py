@@ -20,15 +20,15 @@ from tests.explainers.making import probable
 
 
 def linear(gap: float) -> tuple[nn.Module, torch.Tensor]:
-    """Two classes of one variable whose margin at x = 0 is -gap, and whose slope is 1."""
+    """Return a model of two classes and one variable: the margin at x = 0 is -gap, and its slope is 1."""
     layer = nn.Linear(1, 2)
     layer.load_state_dict({"weight": torch.tensor([[0.0], [1.0]]), "bias": torch.tensor([gap, 0.0])})
     return layer.eval(), torch.zeros(1, 1)
 
 
 @pytest.mark.parametrize(("eps", "answer"), [(0.5, "proven"), (2.0, "refuted")])
-def test_on_a_line_both_sides_meet(eps: float, answer: Outcome) -> None:
-    """There bounds are exact and one step of the attack is enough: AO = -gap + eps."""
+def test_bounds_of_a_linear_model_are_equal(eps: float, answer: Outcome) -> None:
+    """The bounds are exact, and one step of the attack is enough: AO = -gap + eps."""
     model, x = linear(gap=1.0)
     e = pm.EVA(model, pm.Ball(eps), progress=False, rigorous=False).explain(x)
     reached = attacked(model, "line", e)
@@ -43,7 +43,7 @@ def test_on_a_line_both_sides_meet(eps: float, answer: Outcome) -> None:
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
 def test_an_attack_stays_below_the_proof(norm: float) -> None:
-    """With the ball of the record, one radius for all or for each sample, and its domain."""
+    """The attack uses the recorded ball, with one radius for all samples or for each, and its domain."""
     model = pm.zoo.mnist_mlp()
     x = pm.data.digits()[0][:3]
     for eps in (0.02, torch.tensor([0.01, 0.02, 0.03])):
@@ -56,8 +56,8 @@ def test_an_attack_stays_below_the_proof(norm: float) -> None:
         assert bool((found > e.overlap.nominal + 1e-3).any())
 
 
-def test_what_is_probable_is_not_about_the_network() -> None:
-    """No attack on the network contradicts it, and it is not called proven."""
+def test_a_probable_bound_is_not_attacked() -> None:
+    """An attack on the network cannot contradict a bound of the smoothed classifier."""
     model, x = linear(gap=0.0)
     e = pm.ProbableEVA(model, pm.Ball(0.1, norm=2), samples=64, progress=False).explain(x)
     assert attacked(model, "line", e) is None
@@ -65,7 +65,7 @@ def test_what_is_probable_is_not_about_the_network() -> None:
     assert (side.upper, side.level) == (-0.5, "99.5 %")
 
 
-def test_only_the_model_that_was_explained_will_do() -> None:
+def test_another_model_is_refused() -> None:
     model, x = linear(gap=1.0)
     e = pm.EVA(model, pm.Ball(0.1), progress=False).explain(x)
     other, _ = linear(gap=2.0)
@@ -82,7 +82,7 @@ def explained(**settings: Any) -> tuple[nn.Module, Explanation]:
 @pytest.mark.parametrize(
     "settings", [{"objective": "mean"}, {"objective": "class"}, {"eps": "tensor (9,) sha256 0"}, {"eps": None}]
 )
-def test_no_attack_where_it_would_speak_of_something_else(settings: dict[str, Any]) -> None:
+def test_other_objectives_and_unknown_balls_are_not_attacked(settings: dict[str, Any]) -> None:
     model, e = explained(**settings)
     assert attacked(model, "line", e) is None
 
@@ -103,13 +103,13 @@ def test_no_attack_where_it_would_speak_of_something_else(settings: dict[str, An
         {"half": "x"},
     ],
 )
-def test_a_ball_that_is_none_is_refused_in_one_sentence(settings: dict[str, Any]) -> None:
+def test_an_invalid_ball_is_refused(settings: dict[str, Any]) -> None:
     model, e = explained(**settings)
     with pytest.raises(InputError):
         attacked(model, "line", e)
 
 
-def test_a_targeted_map_has_a_range_for_each_half() -> None:
+def test_each_half_of_a_targeted_map_has_bounds() -> None:
     model = pm.zoo.mnist_mlp()
     x = pm.data.digits()[0][:1]
     e = pm.TargetedEVA(model, pm.Ball(0.01, domain=(0.0, 1.0)), groups=pm.groups.grid(2), progress=False).explain(x, 3)

@@ -1,4 +1,4 @@
-"""What is said to be guaranteed: never more than was proven."""
+"""The statements of a finding: no guarantee exceeds the proof."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_proof_is_about_every_input_of_the_ball() -> None:
     assert "between −3.00 and −2.31" in found.open[0]
 
 
-def test_what_is_rounded_is_open_unless_it_was_counted() -> None:
+def test_uncovered_rounding_errors_are_listed_as_open() -> None:
     plain = one(-2.311)
     rigorous = replace(plain, settings={**plain.settings, "rigorous": True})
     assert [sentence for sentence in said(plain).open if sentence.startswith("Floating-point rounding is not covered:")]
@@ -58,7 +58,7 @@ def test_a_bound_above_zero_leaves_the_decision_open() -> None:
     assert "no search for such an input was made" in said(one(1.234)).open[0]
 
 
-def test_what_is_probable_is_about_most_copies() -> None:
+def test_a_probable_bound_is_about_most_copies() -> None:
     found = said(probable(-0.327))
     assert found.short == "Most noisy copies of every input in the ball have the class, with probability 99.5 %."
     assert found.guaranteed[0].endswith(" exceeds the share of the others by at most −0.32.")
@@ -73,7 +73,7 @@ def test_what_is_probable_is_about_most_copies() -> None:
     ]
 
 
-def test_what_is_proven_of_scores() -> None:
+def test_proven_statements_about_scores() -> None:
     found = said(ranked([5, 1, 4, 2, 3, 3], 0.1))
     assert found.guaranteed[1:] == (
         "2 of 6 columns are proven to be among the 3 that matter most, for all true scores within their intervals.",
@@ -89,7 +89,7 @@ def test_what_is_proven_of_scores() -> None:
     )
 
 
-def test_what_is_proven_of_signs() -> None:
+def test_proven_statements_about_signed_scores() -> None:
     added, removed = two_sided((-3, -2.9), [(-5, -4.9), (-3, -2.9)]), two_sided((-4, -3.9), [(-4, -3.9), (-7, -6.9)])
     sides: dict[str, Any] = {"overlap": added, "opposite": removed, "signed": True, "target": torch.tensor([1])}
     found = said(make((1, 2), 2, dtype=torch.float64, scores=added.drop - removed.drop, **sides))
@@ -117,7 +117,7 @@ def test_the_search_for_the_bound_refutes() -> None:
     assert said(aimed).short == "An input in the ball has a larger output for class 1 than for its own class."
 
 
-def test_an_input_that_was_met_refutes() -> None:
+def test_an_attained_input_refutes() -> None:
     found = said(one(1.234), reached=0.567)
     assert found.short == "An input in the ball has another class."
     assert found.guaranteed[1] == ("An attack found an input of the ball at which another class leads class 0 by 0.56.")
@@ -142,7 +142,7 @@ def test_an_estimate_proves_nothing(full: float) -> None:
     )
 
 
-def test_a_targeted_map_speaks_of_its_two_halves() -> None:
+def test_a_targeted_map_has_statements_about_both_halves() -> None:
     e = make_signed(shape=(1, 1, 4, 4))
     known = (OverlapBounds(-3.0, upper=-1.0, half="+"), OverlapBounds(-3.0, upper=2.0, half="-"))
     found = claim(e, 0, Verdict.over("targeted", known), ["cat", "dog"])
@@ -154,7 +154,7 @@ def test_a_targeted_map_speaks_of_its_two_halves() -> None:
     assert "some values raised and others lowered" in found.open[0]
 
 
-def test_nothing_is_claimed_towards_the_class_that_it_is() -> None:
+def test_nothing_is_claimed_about_the_own_class() -> None:
     e = make_signed(shape=(1, 1, 4, 4))
     found = said(replace(e, target=e.overlap.target))
     assert "already" in found.short
@@ -162,7 +162,7 @@ def test_nothing_is_claimed_towards_the_class_that_it_is() -> None:
 
 
 @pytest.mark.parametrize("objective", ["mean", "class", "other"])
-def test_another_objective_does_not_speak_of_the_decision(objective: str) -> None:
+def test_another_objective_says_nothing_about_the_decision(objective: str) -> None:
     found = said(one(-2.0, settings={"eps": 0.1, "objective": objective}))
     assert "does not decide" in found.short
     assert found.open[0].startswith("The decision.")
@@ -171,7 +171,7 @@ def test_another_objective_does_not_speak_of_the_decision(objective: str) -> Non
 
 @pytest.mark.parametrize("guarantee", ["certified", "sampled", "none"])
 @pytest.mark.parametrize("full", [-1.0, 0.0, 1.0, math.inf, math.nan])
-def test_it_is_always_said_that_scores_are_not_proven(guarantee: str, full: float) -> None:
+def test_scores_are_always_called_unproven(guarantee: str, full: float) -> None:
     found = said(one(full, guarantee=guarantee))
     assert SCORES in found.open[-1]
     assert found.short
@@ -213,7 +213,7 @@ def test_a_ball_in_words(settings: dict[str, Any], words: str) -> None:
     assert ball(settings, 1, 2) == words
 
 
-def test_sides_are_rounded_to_where_they_stay_true() -> None:
+def test_bounds_are_rounded_outward() -> None:
     rows = sources(OverlapBounds(-3.999, upper=1.231, sampled=-2.999, attacked=0.129, estimate=0.125))
     assert [f"{sign} {value}" for _, sign, value in rows] == ["≥ −4.00", "≥ −3.00", "≥ 0.12", "≈ 0.12", "≤ 1.24"]
 

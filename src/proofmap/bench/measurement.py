@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.bench.benchmark_file import MethodEntry, slug
-from proofmap.bench.compare import judge, timed, warm_up
+from proofmap.bench.compare import timed, values_of, warm_up
 from proofmap.bench.results_store import ResultsStore
 from proofmap.bench.statistics import Values
 from proofmap.explainers import as_attributor
@@ -91,7 +91,7 @@ class MethodJob:
             if self.store.values(metric) is not None:
                 continue
             with part(k * share, (k + 1) * share, metric.name):
-                values = judge(metric, task.graph, x, target, self.method, maps)
+                values = values_of(metric, task.graph, x, target, self.method, maps)
             if values is not None:
                 self.store.put_values(metric, values)
 

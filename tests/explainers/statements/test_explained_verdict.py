@@ -15,7 +15,7 @@ from tests.explainers.making import make, make_signed, probable, two_sided
 
 
 def searched(guarantee: str) -> Explanation:
-    """One sample whose overlap is at most 0.5, and reached by a point up to 0.25; x itself reaches -0.75."""
+    """Return one sample with the upper bound 0.5. A point reaches 0.25, and the input itself -0.75."""
     over = two_sided((0.25, 0.5), [(0.25, 0.5)])
     return make((1, 1), 1, dtype=torch.float64, scores=over.drop, overlap=over, guarantee=guarantee)
 

@@ -1,4 +1,4 @@
-"""What matters most, in words: no more than is proven."""
+"""Proven ranks: the sentence on the most important groups claims no more than is proven."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_all_of_the_largest_are_proven() -> None:
     assert found.sentence == "these 3 of 6 columns are proven to matter most"
 
 
-def test_the_ten_of_many() -> None:
+def test_at_most_ten_of_many_groups_are_the_largest() -> None:
     grid = {"groups": "Grid(rows=5, columns=5)"}
     e = ranked([float(k) for k in range(25)], 0.1, (1, 1, 10, 10), settings=grid)
     assert ranks(e, 0).proven == tuple(range(24, 14, -1))
@@ -39,7 +39,7 @@ def test_one_matters_most() -> None:
 
 
 @pytest.mark.parametrize("e", [ranked([5, 4, 3, 2], 20), ranked([5], 0.1), make((1, 6), 6)])
-def test_nothing_is_said_where_nothing_is_proven(e: Any) -> None:
+def test_there_is_no_sentence_without_a_proof(e: Any) -> None:
     assert ranks(e, 0).proven == ()
     assert ranks(e, 0).sentence == ""
 
@@ -51,7 +51,7 @@ def test_groups_that_a_sample_lacks_do_not_count() -> None:
     assert ranks(e, 0).sentence == "this 1 of 2 groups is proven to matter most"
 
 
-def test_whether_there_was_a_search() -> None:
+def test_a_search_is_recognised_by_its_lower_bounds() -> None:
     assert searched(ranked([1, 2], 0.1))
     assert not searched(make())
     bounded = make((1, 2), 2)
@@ -71,5 +71,5 @@ def test_whether_there_was_a_search() -> None:
         ((1, 1, 4, 4), 4, "tensor (4, 4) sha256 00", "group"),
     ],
 )
-def test_what_a_group_is_called(shape: tuple[int, ...], groups: int, kind: str | None, name: str) -> None:
+def test_the_word_for_a_group(shape: tuple[int, ...], groups: int, kind: str | None, name: str) -> None:
     assert noun(make(shape, groups, settings={"groups": kind})) == name

@@ -1,4 +1,4 @@
-"""Runs over data sets in a report: the sums are those of the run, and a damaged folder is refused."""
+"""The data set panel: its totals are those of the run, and a damaged folder is refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_sums_are_those_of_the_run(ran: Path, tmp_path: Path) -> None:
     assert [int(row.all("td")[0].text) for row in rows] == [entry.count for entry in found.classes]
 
 
-def test_what_failed_and_how_it_was_made_are_told(ran: Path, tmp_path: Path) -> None:
+def test_failures_and_provenance_are_on_the_page(ran: Path, tmp_path: Path) -> None:
     text = page_of(tmp_path / "page.html", ran).text
     results = Results.open(ran)
     about = results.about
@@ -81,10 +81,10 @@ def test_what_failed_and_how_it_was_made_are_told(ran: Path, tmp_path: Path) -> 
         ),
     ],
 )
-def test_it_names_what_its_numbers_are_of(
+def test_headings_name_the_bounded_value(
     changes: dict[str, Any], heading: str, noun: str, caption: str, tmp_path: Path
 ) -> None:
-    """And says proven only where something could be."""
+    """The word "proven" appears only for methods that can prove something."""
     run(Digits(2), digits_model(), job(**changes), tmp_path / "run", progress=False)
     root = page_of(tmp_path / "page.html", tmp_path / "run")
     plain = changes.get("settings", {}).get("rigorous") is False
@@ -101,7 +101,7 @@ def test_several_runs_stand_side_by_side(ran: Path, tmp_path: Path) -> None:
     assert [h.text for h in root.all("h2")][1:] == ["Data set: digits", "Data set: digits"]
 
 
-def test_a_run_of_which_nothing_was_explained_is_told_too(tmp_path: Path) -> None:
+def test_a_run_without_explained_samples_has_a_panel(tmp_path: Path) -> None:
     run(Digits(2, {0: None, 1: None}), digits_model(), job(), tmp_path / "run", progress=False)
     root = page_of(tmp_path / "page.html", tmp_path / "run")
     assert "Nothing: no sample could be explained." in root.text
@@ -110,7 +110,7 @@ def test_a_run_of_which_nothing_was_explained_is_told_too(tmp_path: Path) -> Non
 
 
 def broken(folder: Path, to: Path, change: Any) -> Path:
-    """A copy whose manifest says something else."""
+    """Return a copy of a run with a changed manifest and a matching digest."""
     shutil.copytree(folder, to)
     said = json.loads((to / "manifest.json").read_text())
     change(said)
@@ -130,8 +130,8 @@ def test_markup_in_a_manifest_stays_text(ran: Path, tmp_path: Path) -> None:
     assert "<script>x</script>" in root.text
 
 
-def test_a_run_that_is_not_done_is_told_to_be_so(tmp_path: Path) -> None:
-    """As a run is that was killed after its first chunk."""
+def test_an_unfinished_run_is_marked(tmp_path: Path) -> None:
+    """Such a run was killed after its first chunk."""
     run(Digits(3), digits_model(), job(chunk=2), tmp_path / "run", progress=False)
 
     def change(said: Any) -> None:
@@ -147,7 +147,7 @@ def test_a_run_that_is_not_done_is_told_to_be_so(tmp_path: Path) -> None:
     ("key", "value"),
     [("model", None), ("model", 5), ("model", {}), ("job", None), ("job", []), ("job", {}), ("mask", 5), ("mask", [])],
 )
-def test_a_manifest_that_cannot_be_is_refused(key: str, value: Any, ran: Path, tmp_path: Path) -> None:
+def test_an_impossible_manifest_is_refused(key: str, value: Any, ran: Path, tmp_path: Path) -> None:
     def change(said: Any) -> None:
         said["run"][key] = value
 
