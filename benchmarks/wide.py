@@ -27,7 +27,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.text.figure_titles import caption, title
+from proofmap.plots.figure_titles import caption, title
 from proofmap.zoo.vit import VisionTransformer
 
 if TYPE_CHECKING:

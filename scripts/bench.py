@@ -28,6 +28,7 @@ SHORT: dict[str, tuple[str, ...]] = {
     "explain": ("--images", "10", "--separate", "1"),
     "family": ("--images", "2", "--repeats", "1", "--networks", "mnist-mlp", "conv"),
     "gpu": ("--rows", "mnist", "--images-mnist", "20", "--repeats", "1"),
+    "ground_truth": ("--out", "{out}/ground-truth", "--trials", "xor", "pattern", "--methods", "saliency", "eva"),
     "hybrid": ("--networks", "efficientnet-lite0", "--samples", "1", "--groups", "3"),
     "large": ("--bounds", "ibp", "--eps", "1e-5"),
     "proofs": ("inputs", "--out", "{out}/proofs", "--images", "1", "--eps", "0.05", "--seconds", "3"),

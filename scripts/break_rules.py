@@ -22,12 +22,19 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Break:
-    """One change: in `file`, `old` becomes `new`; `tests` must notice."""
+    """One change: in `file`, `old` becomes `new`; `tests` must notice.
+
+    file: a path from the folder of the package, or from the root if it begins with "benchmarks/".
+    """
 
     file: str
     old: str
     new: str
     tests: str
+
+    def path(self, root: Path) -> Path:
+        """The file in a tree with this root."""
+        return root / self.file if self.file.startswith("benchmarks/") else root / "src" / "proofmap" / self.file
 
 
 TIED, DEFAULT = "tests/test_tied_classes.py", "tests/test_rigorous_default.py"
@@ -118,6 +125,8 @@ TETROMINOES = "tests/ground_truth/test_tetrominoes.py"
 VERDICT = "tests/ground_truth/test_ranking.py"
 GRIDS = "tests/ground_truth/test_picture_grids.py"
 ESTIMATORS = "tests/graph/test_estimators.py"
+WORDING = "tests/text/test_verdict_wording.py"
+EXPLAINED_VERDICT = "tests/explainers/statements/test_explained_verdict.py"
 CATEGORIES, DOMAINS = "tests/inputs/test_onehot_boxes.py", "tests/inputs/test_domain.py"
 PROPERTY = "tests/verify/test_property.py"
 REFUTE = "tests/attack/test_counterexample.py"
@@ -613,7 +622,7 @@ BREAKS = [
         "verify/objective.py",
         'in ("margin", "apart")',
         'in ("margin", "apart", "mean")',
-        "tests/text/test_figure_titles.py",
+        "tests/plots/test_figure_titles.py",
     ),
     # what is proven, and over which ball
     # what is proven of scores
@@ -644,7 +653,12 @@ BREAKS = [
         "torch.where(found, overlap.full[:, None]",
         PROVEN,
     ),
-    Break("text/proven_ranks.py", "if count == self.most:", "if count:", "tests/text/test_proven_ranks.py"),
+    Break(
+        "explainers/statements/proven_ranks.py",
+        "if proven == self.most:",
+        "if proven:",
+        "tests/explainers/statements/test_proven_ranks.py",
+    ),
     Break(
         "runtime/outward_numbers.py",
         "format_overlap(upper, 'certified')}]",
@@ -658,10 +672,10 @@ BREAKS = [
     Break("runs/attained_points.py", "_bits(at[1:]) != _bits(", "(lambda v: v.ravel())(at[1:]) != np.ravel(", POINTS),
     Break("runs/worker.py", "points[row], x[row], masks[row] = found", "points[0], x[row], masks[row] = found", POINTS),
     Break(
-        "report/explanatory_text.py",
+        "report/finding_texts.py",
         "if not searched(e):\n        return\n",
         "if False:\n        return\n",
-        "tests/report/test_explanatory_text.py",
+        "tests/report/test_finding_texts.py",
     ),
     Break(
         "explainers/explanation.py",
@@ -853,20 +867,20 @@ BREAKS = [
         '"probable": ROUND_FLOOR',
         "tests/runtime/test_outward_numbers.py",
     ),
-    Break("text/verdict.py", 'return "smoothed"', 'return "decision"', "tests/report/test_two_sided_bounds.py"),
+    Break("explainers/statements/explained_verdict.py", 'return "smoothed"', 'return "decision"', EXPLAINED_VERDICT),
     Break(
-        "report/explanatory_text.py",
+        "text/guarantee_statements.py",
         'if guarantee != "certified" or settings.get("rigorous"):',
         'if guarantee != "certified" or "rigorous" not in settings:',
-        "tests/report/test_explanatory_text.py",
+        "tests/report/test_finding_texts.py",
     ),
     Break(
-        "text/wording.py",
-        'return "" if settings.get("rigorous") else',
-        'return "" if "rigorous" not in settings else',
-        "tests/text/test_figure_titles.py",
+        "plots/figure_titles.py",
+        'rigorous=bool(e.settings.get("rigorous"))',
+        'rigorous="rigorous" in e.settings',
+        "tests/plots/test_figure_titles.py",
     ),
-    Break("report/finding_page.py", 'note if answer == "proven" else ""', '""', "tests/report/test_network_data.py"),
+    Break("report/finding_page.py", 'note if outcome == "proven" else ""', '""', "tests/report/test_network_data.py"),
     Break(
         "runs/totals.py",
         'rigorous=bool(job["settings"].get("rigorous"))',
@@ -874,10 +888,10 @@ BREAKS = [
         "tests/runs/test_results.py",
     ),
     Break(
-        "report/dataset_run_panels.py",
-        'open=[*_open(totals), *roundings(totals.guarantee, job["settings"])],',
-        "open=[*_open(totals)],",
-        "tests/report/test_dataset_run_panels.py",
+        "report/panels/dataset_panel.py",
+        'open=[*run_open(totals), *rounding(totals.guarantee, job["settings"])],',
+        "open=run_open(totals),",
+        "tests/report/panels/test_dataset_panel.py",
     ),
     Break("runs/totals.py", ' or guarantee == "probable"', "", "tests/runs/test_claims.py"),
     Break("runs/worker.py", "{ERRORS: e.errors}", "{}", "tests/runs/test_errors.py"),
@@ -887,7 +901,7 @@ BREAKS = [
         'if True else f"largest',
         "tests/runs/test_claims.py",
     ),
-    Break("cli/commands/explain_command.py", 'record.get("rigorous") is False', "False", "tests/cli/test_rigorous.py"),
+    Break("cli/explain_samples.py", 'entry.get("rigorous") is False', "False", "tests/cli/test_rigorous.py"),
     Break("cli/commands/run_command.py", '"certified" and not totals.rigorous', '"firm"', "tests/cli/test_rigorous.py"),
     Break("explainers/methods/smooth.py", "delta.clamp(family.lower[owner], family.upper[owner])", "delta", SMOOTH),
     Break("explainers/methods/smooth.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", SMOOTH),
@@ -933,17 +947,30 @@ BREAKS = [
     Break("explainers/methods/nested.py", "head.gather(1, again), order", "head, order", NESTED),
     Break("explainers/methods/smooth.py", "certified=False", "certified=True", SMOOTH),
     Break("explainers/proven_scores.py", "high[:, 1:] >= low[:, :-1]", "high[:, 1:] >= high[:, :-1]", TIES),
-    Break("text/verdict.py", 'if kind in ("other", "own"):', 'if kind == "own":', "tests/text/test_figure_titles.py"),
+    Break("text/verdict.py", 'if kind in ("other", "own"):', 'if kind == "own":', "tests/plots/test_figure_titles.py"),
     Break(
         "text/verdict.py",
-        "upper is not None and upper < 0 for",
-        "upper is not None and upper <= 0 for",
-        "tests/text/test_figure_titles.py",
+        "self.upper is not None and self.upper < 0",
+        "self.upper is not None and self.upper <= 0",
+        "tests/text/test_verdict.py",
     ),
+    Break("text/verdict.py", "if not self.lower > 0:", "if True:", "tests/plots/test_figure_titles.py"),
+    Break("text/verdict.py", "below = all(", "below = any(", "tests/text/test_verdict.py"),
+    Break("text/verdict_wording.py", "rounding_note(rigorous or verdict", "rounding_note(True or verdict", WORDING),
     Break(
-        "text/verdict.py", "if any(lower > 0 for lower, _ in sides):", "if False:", "tests/text/test_figure_titles.py"
+        "report/finding_page.py",
+        'rounding_note(bool(e.settings.get("rigorous")))',
+        'rounding_note("rigorous" in e.settings)',
+        "tests/report/test_network_data.py",
     ),
-    Break("text/wording.py", "_GAIN_TOLERANCE = 1e-4", "_GAIN_TOLERANCE = 1e-2", TIES),
+    Break("text/verdict_wording.py", '"" if rigorous else f" (', '"" if True else f" (', WORDING),
+    Break(
+        "explainers/statements/explained_verdict.py",
+        'e.guarantee in ("certified", "none")',
+        'e.guarantee != "sampled"',
+        EXPLAINED_VERDICT,
+    ),
+    Break("plots/figure_titles.py", "_GAIN_TOLERANCE = 1e-4", "_GAIN_TOLERANCE = 1e-2", TIES),
     Break("registry.py", 'usual.get("objective", "margin")', '"margin"', "tests/runs/test_results.py"),
     Break("explainers/auto.py", "if not bool((eps > 0).any()):", "if False:", CHOOSE),
     Break(
@@ -1541,8 +1568,10 @@ BREAKS = [
         WRITTEN,
     ),
     # tables
-    Break("ground_truth/truth_metrics.py", "/ level.sum(1, keepdim=True)", "* 1.0", TRUTH),
-    Break("ground_truth/truth_metrics.py", "+ 0.5 * (one[:, None] == one)", "+ 0.0 * (one[:, None] == one)", TRUTH),
+    Break("benchmarks/trials/truth_metrics.py", "/ level.sum(1, keepdim=True)", "* 1.0", TRUTH),
+    Break(
+        "benchmarks/trials/truth_metrics.py", "+ 0.5 * (one[:, None] == one)", "+ 0.0 * (one[:, None] == one)", TRUTH
+    ),
     # roundings
     Break(
         "runtime/block_sums.py",
@@ -1785,15 +1814,15 @@ BREAKS = [
     Break("verify/onehot_overlap.py", "at_least[:, 1:], rigorous=how.rigorous", "at_least[:, 1:]", DEFAULT),
     Break("verify/radius.py", "decide_rigorous(graph, rigorous, method)", "bool(rigorous)", DEFAULT),
     Break("verify/property.py", "rigorous = decide_rigorous(graph, rigorous)", "rigorous = bool(rigorous)", DEFAULT),
-    Break("ground_truth/truth_metrics.py", "positive = score.clamp(min=0)", "positive = score.abs()", TRUTH),
-    Break("ground_truth/truth_metrics.py", "score.abs() if self.absolute", "score if self.absolute", TRUTH),
-    Break("ground_truth/hand_set_networks.py", "[-1.25], [1.0], -0.375)", "[-0.25], [1.0], -0.375)", HAND),
-    Break("ground_truth/hand_set_networks.py", "(0, 1): (1,), (1, 0): (0,)", "(0, 1): (0, 1), (1, 0): (0,)", HAND),
-    Break("ground_truth/hand_set_networks.py", "if not found[", "if found.any() or not found[", HAND),
-    Break("ground_truth/tetrominoes.py", "turned = signs * (1 - 2 * labels)", "turned = signs", TETROMINOES),
-    Break("ground_truth/ranking.py", "return low > 0", "return low > -9", VERDICT),
-    Break("ground_truth/picture_grids.py", "and bool(known[quarter, k])", "and bool(known[0, k])", GRIDS),
-    Break("ground_truth/picture_grids.py", "known &= classes !=", "known |= classes ==", GRIDS),
+    Break("benchmarks/trials/truth_metrics.py", "positive = score.clamp(min=0)", "positive = score.abs()", TRUTH),
+    Break("benchmarks/trials/truth_metrics.py", "score.abs() if self.absolute", "score if self.absolute", TRUTH),
+    Break("benchmarks/trials/hand_set_networks.py", "[-1.25], [1.0], -0.375)", "[-0.25], [1.0], -0.375)", HAND),
+    Break("benchmarks/trials/hand_set_networks.py", "(0, 1): (1,), (1, 0): (0,)", "(0, 1): (0, 1), (1, 0): (0,)", HAND),
+    Break("benchmarks/trials/hand_set_networks.py", "if not found[", "if found.any() or not found[", HAND),
+    Break("benchmarks/trials/tetrominoes.py", "turned = signs * (1 - 2 * labels)", "turned = signs", TETROMINOES),
+    Break("benchmarks/trials/ranking.py", "return low > 0", "return low > -9", VERDICT),
+    Break("benchmarks/trials/picture_grids.py", "and bool(known[quarter, k])", "and bool(known[0, k])", GRIDS),
+    Break("benchmarks/trials/picture_grids.py", "known &= classes !=", "known |= classes ==", GRIDS),
     Break("bench/significance.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
     Break("bench/statistics.py", "merits[method], seed)[0] <= 0", "merits[method], seed)[0] <= -9", TABLE),
     Break("bench/statistics.py", "for method in ranked[1:] if interval", "for method in merits if interval", TABLE),
@@ -2121,7 +2150,7 @@ def seen(entry: Break, folder: Path) -> bool:
     """Whether the tests turn red in a copy of the tree with this one change."""
     tree = folder / "tree"
     shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "out"))
-    file = tree / "src" / "proofmap" / entry.file
+    file = entry.path(tree)
     text = file.read_text(encoding="utf-8")
     if entry.old not in text:
         sys.exit(f"{entry.file} has no line with {entry.old!r} any more: write the entry anew")

@@ -2,9 +2,10 @@
 
     python scripts/results.py OUT
 
-OUT holds a folder for each benchmark, as `proofmap bench NAME --out OUT/NAME` leaves them. In the page, what stands
-between `<!-- NAME/FILE -->` and `<!-- end -->` is replaced by that file; its figures, `results/NAME-FILE.png`,
-are copied. What OUT does not have stays as it is.
+OUT contains a folder for each benchmark: `proofmap bench NAME --out OUT/NAME` writes it, and for the trials with known
+ground truth, `python benchmarks/ground_truth.py --out OUT/ground-truth`. In the page, the text between
+`<!-- NAME/FILE -->` and `<!-- end -->` is replaced by that file. Its figures, `results/NAME-FILE.png`, are copied.
+Parts without a file in OUT stay unchanged.
 """
 
 from __future__ import annotations

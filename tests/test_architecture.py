@@ -22,10 +22,10 @@ ORDER = (
     {"rules"},
     {"execution", "attack"},
     {"rounding", "bounds", "search"},
-    {"verify", "proof"},
-    {"explainers", "text", "plots"},
+    {"verify", "proof", "text"},
+    {"explainers", "plots"},
     {"metrics", "sources"},
-    {"bench", "ground_truth", "runs", "report"},
+    {"bench", "runs", "report"},
     {"claims", "dossier"},
     {"cli"},
 )

@@ -13,7 +13,7 @@ import torch
 
 from proofmap import __version__
 from proofmap.bounds.method import METHODS
-from proofmap.cli.options.option_names import METRICS
+from proofmap.cli.options.option_names import MAP_METRICS
 from proofmap.graph.ops import OPERATIONS
 from proofmap.graph.torch.operators.operator_table import CONVERTERS
 from proofmap.rules import RULES
@@ -151,4 +151,4 @@ def test_every_metric_of_the_command_line_is_explained() -> None:
     """In the table of the page: what it asks."""
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    assert set(METRICS) <= {name for row in rows for name in re.findall(r"`([^`]*)`", row)}
+    assert set(MAP_METRICS) <= {name for row in rows for name in re.findall(r"`([^`]*)`", row)}

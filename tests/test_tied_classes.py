@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 import proofmap as pm
+from proofmap.explainers.statements.explained_verdict import verdict_of
 from proofmap.inputs.membership import largest_below
-from proofmap.report.two_sided_bounds import ranges, verdict
-from proofmap.text.verdict import kind_of
 from proofmap.verify.property import Region, Unsafe, decide
 from tests.cli.invoke import called
 
@@ -57,7 +56,7 @@ def test_a_ball_with_a_tie_is_not_proven(method: pm.bounds.Method, rigorous: boo
     assert (float(found.overlap.full) == 0) is not rigorous
     assert found.proven.tolist() == [False]
     assert "not below 0" in repr(found.overlap)
-    assert verdict(kind_of(found), ranges(found, 0)) == "undecided"
+    assert verdict_of(found).outcome == "undecided"
     assert nearer.proven.tolist() == [True]  # every input is at least 0.25
     assert ", below 0" in repr(nearer.overlap)
 

@@ -24,7 +24,7 @@ from proofmap.explainers import Explainer
 from proofmap.explainers.explainer import Measured, Task
 from proofmap.explainers.explanation import Guarantee
 from proofmap.graph.classes import margins
-from proofmap.plots.explanation_figure import Picture
+from proofmap.plots.figure_page import Picture
 from proofmap.proof.certificate import Certificate
 from proofmap.runs import Job, Results, Totals, run
 from proofmap.sources import open_samples, read_model

@@ -18,7 +18,16 @@ from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.groups import Groups, pixels
 from proofmap.metrics.batched_logits import Score, pieces, score_at
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
-from proofmap.metrics.removal.fill_values import Baseline, Darkest, Uniform, baseline_at, check_baseline, check_fits
+from proofmap.metrics.removal.fill_values import (
+    Baseline,
+    Blur,
+    Darkest,
+    Mean,
+    Uniform,
+    baseline_at,
+    check_baseline,
+    check_fits,
+)
 from proofmap.metrics.seeded_noise import Stream
 from proofmap.metrics.validation import check_groups
 from proofmap.metrics.variables import Entries, Variables
@@ -73,6 +82,15 @@ class Curve(Metric[Samples]):
     groups: ByPreset[Groups] = ByPreset(check_groups)
     seed: int = count(0, least=0)
     batch: int | None = count(None)
+
+    def __init_subclass__(cls, fill: Mean | Blur | None = None) -> None:
+        """With `fill`, the class is its parent with the paper's preset and this baseline, under a name of its own."""
+        if fill is not None:
+            word = type(fill).__name__.lower()
+            presets = {"paper": {**cls.presets["paper"], "baseline": fill}}
+            own = {"name": f"{cls.name}-{word}", "label": f"{cls.label} ({word})", "presets": presets}
+            for name, value in own.items():
+                setattr(cls, name, value)
 
     @abstractmethod
     def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
