@@ -750,7 +750,7 @@ BREAKS = [
     Break("metrics/stability.py", 'self.over == "max"', "True", STABILITY),
     Break("metrics/removal/fill_values.py", "self.share * size", "self.share", FILLS),
     Break("metrics/sparseness.py", "case.subject.abs()", "case.subject", SPARSE),
-    Break("metrics/max_sensitivity.py", "_RADIUS * (high - low)", "_RADIUS", SENSITIVITY),
+    Break("metrics/max_sensitivity.py", "_PAPER_RADIUS * (high - low)", "_PAPER_RADIUS", SENSITIVITY),
     Break("metrics/removal/adversarial_deletion.py", ".gather(1, best)", "", ADVERSARIAL),
     Break(
         "metrics/removal/adversarial_deletion.py",

@@ -19,7 +19,7 @@ from fuzz.hunting import files, networks
 from fuzz.hunting.finding import Finding, Tally
 from fuzz.hunting.hunt import hunt
 from fuzz.hunting.pieces import largest, straight
-from fuzz.hunting.tiny import CURVED, taken, tiny
+from fuzz.hunting.tiny import CURVED, searchable_operations, tiny
 from proofmap import Ball
 from proofmap.bounds import Exact
 from proofmap.graph import trace
@@ -107,7 +107,7 @@ def test_both_sides_of_a_search_hold(tmp_path: Path) -> None:
 def test_every_kind_of_ball_and_neuron_is_searched() -> None:
     drawn = [tiny(seed) for seed in (*range(1, 101), *range(0, 40 * len(CURVED), 40))]
     ops = {node.op for one in drawn for node in one.graph.nodes}
-    assert ops >= {*taken(), "conv", "add"}
+    assert ops >= {*searchable_operations(), "conv", "add"}
     balls = [one.ball for one in drawn]
     assert {ball.norm for ball in balls} == {1.0, 2.0, inf}
     assert {ball.half for ball in balls} == {None, "+", "-"}

@@ -21,7 +21,7 @@ from safetensors.torch import save
 
 import proofmap as pm
 from proofmap.errors import ProofmapError
-from proofmap.sources import Preparation, open_samples, read_box, read_model, read_specification, stated
+from proofmap.sources import Preparation, open_samples, preparation_of, read_box, read_model, read_specification
 from proofmap.sources.preparation import read_classes
 from tests.sources.files import BOX, digits, npy, small_state, write_idx, write_linear, write_module
 
@@ -49,7 +49,7 @@ def filled(path: Path) -> object:
 
 
 READERS: dict[str, Reader] = {
-    "net.toml": lambda path: stated(str(path.with_suffix(".onnx"))),
+    "net.toml": lambda path: preparation_of(str(path.with_suffix(".onnx"))),
     "names.txt": read_classes,
     "x.npy": sampled(FLAT),
     "x.npz": sampled(FLAT),

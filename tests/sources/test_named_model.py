@@ -172,7 +172,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
     changed = {"an onnx file": net, "weights beside it": tmp_path / "net.bin", "a module": module}.get(kind, weights)
     name = str(net) if "onnx" in kind or "beside" in kind else f"{module}:small"
     assert changed is not None
-    place = "load" if name == str(net) else "_fill" if weights else "_called"
+    place = "load" if name == str(net) else "_fill" if weights else "_from_python"
     sound = getattr(model_source, place)
 
     def slow(*given: Any) -> Any:

@@ -9,8 +9,8 @@ import pytest
 
 from proofmap import zoo
 from proofmap.errors import FileError, InputError
-from proofmap.sources import Preparation, stated
-from proofmap.sources.preparation import beside, read_classes
+from proofmap.sources import Preparation, preparation_of
+from proofmap.sources.preparation import read_classes, read_toml_beside
 
 
 def test_every_field_of_a_file_is_read(tmp_path: Path) -> None:
@@ -20,20 +20,20 @@ def test_every_field_of_a_file_is_read(tmp_path: Path) -> None:
         'std = 2.5\nlayout = "NHWC"\nclasses = "names.txt"'
     )
     expected = Preparation((4, 6), 3, (1.0, 2.0, 3.0), (2.5,), "NHWC", (0.0, 255.0))
-    assert beside(str(tmp_path / "net.onnx")) == (expected, ("cat", "dog"))
-    assert stated(f"{tmp_path / 'net.py'}:make") == expected
+    assert read_toml_beside(str(tmp_path / "net.onnx")) == (expected, ("cat", "dog"))
+    assert preparation_of(f"{tmp_path / 'net.py'}:make") == expected
     (tmp_path / "net.toml").write_text('size = 5\nclasses = ["a", "b"]')
-    assert beside(str(tmp_path / "net.onnx")) == (Preparation((5, 5)), ("a", "b"))
+    assert read_toml_beside(str(tmp_path / "net.onnx")) == (Preparation((5, 5)), ("a", "b"))
 
 
 def test_without_a_file_nothing_is_done(tmp_path: Path) -> None:
-    assert beside(str(tmp_path / "net.onnx")) == (Preparation(), None)
-    assert stated("net") == Preparation()
+    assert read_toml_beside(str(tmp_path / "net.onnx")) == (Preparation(), None)
+    assert preparation_of("net") == Preparation()
 
 
 @pytest.mark.parametrize("name", ["efficientnet_lite0", "vgg16"])
 def test_models_of_imagenet_name_its_classes(name: str) -> None:
-    _, classes = beside(f"zoo:{name}")
+    _, classes = read_toml_beside(f"zoo:{name}")
     assert classes is not None
     assert len(set(classes)) == 1000
     assert [classes[k] for k in (0, 207, 817, 999)] == ["tench", "golden retriever", "sports car", "toilet tissue"]
@@ -41,7 +41,7 @@ def test_models_of_imagenet_name_its_classes(name: str) -> None:
 
 @pytest.mark.parametrize("name", zoo.__all__)
 def test_models_of_the_zoo_say_what_they_take(name: str) -> None:
-    preparation, classes = beside(f"zoo:{name}")
+    preparation, classes = read_toml_beside(f"zoo:{name}")
     assert preparation.size is not None
     assert preparation.channels is not None
     assert classes is not None
@@ -78,7 +78,7 @@ def test_models_of_the_zoo_say_what_they_take(name: str) -> None:
 def test_what_cannot_be_is_refused_with_the_file_s_name(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "net.toml").write_text(text)
     with pytest.raises(FileError, match=message) as caught:
-        stated(str(tmp_path / "net.onnx"))
+        preparation_of(str(tmp_path / "net.onnx"))
     assert str(tmp_path) in str(caught.value)
 
 

@@ -321,7 +321,7 @@ def test_a_row_with_a_bad_label_is_a_bad_row(tmp_path: Path) -> None:
 
 
 def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "_LINE", 100)
+    monkeypatch.setattr(table, "_MAX_LINE_BYTES", 100)
     (tmp_path / "x.csv").write_text("1," * 51)
     with pytest.raises(FileError, match="line 1 has more than 100 bytes"):
         open_samples([tmp_path / "x.csv"], FLAT)
@@ -388,12 +388,12 @@ def test_samples_that_do_not_fit_are_refused_one_by_one(values: np.ndarray[Any, 
 
 
 def test_archives_that_unpack_to_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "LIMIT", 1000)
+    monkeypatch.setattr(arrays, "MAX_UNPACKED_BYTES", 1000)
     np.savez_compressed(tmp_path / "bomb.npz", np.zeros((10**5, 3)))
     assert (tmp_path / "bomb.npz").stat().st_size < 10**4
     with pytest.raises(FileError, match="unpacks to 2400128 bytes, expected at most 1000"):
         open_samples([tmp_path / "bomb.npz"], FLAT)
-    monkeypatch.setattr(idx, "_LARGEST", 1000)
+    monkeypatch.setattr(idx, "_MAX_UNPACKED_BYTES", 1000)
     content = write_idx(tmp_path / "bomb.idx", np.zeros((2000, 3), dtype=np.uint8)).read_bytes()
     (tmp_path / "bomb.idx.gz").write_bytes(gzip.compress(content))
     with pytest.raises(FileError, match="unpacks to 6000 bytes, expected 1000 at most"):

@@ -1,4 +1,4 @@
-"""The full MNIST data set, read from a folder that holds its four official files."""
+"""The full MNIST data set, read from its four official files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _STEMS = {"train": "train", "test": "t10k"}
 
 
 def mnist(folder: str | Path, split: Literal["train", "test"], *, verify: bool = True) -> tuple[Tensor, Tensor]:
-    """Images (N, 1, 28, 28), float32 in [0, 1], and labels (N,), int64: N = 60000 for "train", 10000 for "test".
+    """Load images (N, 1, 28, 28), float32 in [0, 1], and labels (N,), int64: N = 60000 for "train", 10000 for "test".
 
-    The files keep their published names, `train-images-idx3-ubyte` and so on, with or without `.gz`. One that is not
-    the published one, unpacked, is refused; with `verify=False`, files of any number of digits are read.
+    The files keep their published names, `train-images-idx3-ubyte` and so on, with or without `.gz`. Raises FileError
+    for a file whose unpacked content differs from the published one. With `verify=False`, files with any number of
+    digits are accepted.
 
     >>> try:
     ...     pm.data.mnist("nowhere", "test")

@@ -1,7 +1,7 @@
-"""The published files of the data sets, by the SHA-256 of their unpacked content.
+"""SHA-256 of the published files of MNIST and CIFAR-10, unpacked.
 
-A wrong byte in a data set changes accuracies and explanations without a word, so the loaders refuse a file whose
-content is not the published one, unless they are told not to verify.
+A wrong byte in a data set changes accuracies and explanations without any error. The loaders therefore refuse a file
+that differs from the published one, unless `verify=False`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PUBLISHED = {
 
 
 def check(path: Path, name: str, digest: str) -> None:
-    """Raise FileError unless `digest`, the SHA-256 of what `path` holds, is that of the published file `name`."""
+    """Raise FileError unless `digest`, the SHA-256 of the content of `path`, is that of the published file `name`."""
     if digest != PUBLISHED[name]:
         raise FileError(
             f"{path} is not the published {name}: its content has SHA-256 {digest}, expected {PUBLISHED[name]}; "

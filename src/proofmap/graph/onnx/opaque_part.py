@@ -57,10 +57,10 @@ def run_as_is(
     try:
         several = RuntimeSession(missing, elements, False, _file_up_to(reader, list(cuts)), batch)
         values = dict(zip(cuts, several.outputs(points), strict=True))
-    except Exception as error:  # a file may be wrong in any way, and onnxruntime missing
+    except Exception as error:  # a damaged file fails anywhere, and onnxruntime may be missing
         if mixed is not None and missing == mixed.missing:
             raise mixed from error
-        if _accepts(reader, points[:1]):  # a rule would not help
+        if _accepts(reader, points[:1]):  # the file runs for one sample, so a missing rule is not the reason
             raise mixed or ModelError(f"the file {_FIXED_BATCH}: {first_line(error)}") from error
         raise UnsupportedError(missing, _unrunnable(error)) from error
     for at, node in cuts.items():
@@ -81,7 +81,7 @@ def _accepts(reader: Reader, x: Tensor) -> bool:
     """Return whether onnxruntime runs the file at x."""
     try:
         RuntimeSession((), 0, False, _file_up_to(reader, [reader.output]), reader.fixed_batch or 0).outputs(x)
-    except Exception:  # as above
+    except Exception:  # onnxruntime raises its own types
         return False
     return True
 

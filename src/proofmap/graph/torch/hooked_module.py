@@ -52,7 +52,7 @@ class HookedModule(OpaqueFunction):
         """Return a copy of the model that is read at the site, for samples like x (1, *shape)."""
         try:
             module = copy.deepcopy(model).eval()
-        except Exception as error:  # what a module holds may be anything
+        except Exception as error:  # a module may hold any object
             raise ModelError(f"the model cannot be copied to be run: {first_line(error)}") from error
         for parameter in module.parameters():
             parameter.requires_grad_(False)

@@ -29,9 +29,9 @@ Steps: TypeAlias = int | Literal["all"]
 Area: TypeAlias = Literal["mean", "sum"]
 
 
-_SETTINGS = ("baseline", "steps", "score", "area", "groups")
+_PRESET_SETTINGS = ("baseline", "steps", "score", "area", "groups")
 _PRESETS = table(
-    *_SETTINGS,
+    *_PRESET_SETTINGS,
     paper=(Uniform(), 100, "softmax", "mean", pixels()),
     xplique=(0.0, 10, "logit", "mean", pixels()),
 )
@@ -128,7 +128,7 @@ class Deletion(Curve):
     higher_is_better: ClassVar[bool] = False
     presets: ClassVar[Presets] = {
         **_PRESETS,
-        **table(*_SETTINGS, quantus=(Darkest(), "all", "softmax", "sum", Entries())),
+        **table(*_PRESET_SETTINGS, quantus=(Darkest(), "all", "softmax", "sum", Entries())),
     }
 
     def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ from proofmap.metrics.variables import Variables
 from proofmap.runtime.precision import full_precision
 from proofmap.settings import check_choice, check_count, check_number, count
 
-_NOISE = 0.01  # for inputs between 0 and 1
+_PAPER_NOISE = 0.01  # for inputs between 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,9 @@ class ROAD(Metric[Samples]):
     name: ClassVar[str] = "road"
     label: ClassVar[str] = "ROAD"
     higher_is_better: ClassVar[bool] = False
-    presets: ClassVar[Presets] = table("score", "steps", "noise", "groups", paper=("decision", 10, _NOISE, pixels()))
+    presets: ClassVar[Presets] = table(
+        "score", "steps", "noise", "groups", paper=("decision", 10, _PAPER_NOISE, pixels())
+    )
 
     preset: str = "paper"
     _: KW_ONLY
@@ -69,7 +71,7 @@ class ROAD(Metric[Samples]):
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> ROAD:
         """Return the metric with the noise of the paper, scaled to the range of inputs."""
         low, high = ends_of(ball, values)
-        return cls(noise=_NOISE * (high - low))
+        return cls(noise=_PAPER_NOISE * (high - low))
 
     def _check(self, x: Tensor) -> None:
         if x.ndim != 4:

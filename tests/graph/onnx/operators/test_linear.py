@@ -12,7 +12,7 @@ import pytest
 
 from proofmap.errors import UnsupportedError
 from proofmap.graph import bounded
-from proofmap.graph.onnx.operators.linear import LINEAR_OPERATORS
+from proofmap.graph.onnx.operators.linear import LINEAR_CONVERTERS
 from proofmap.graph.ops import LINEAR as LINEAR_OPS
 from tests.graph.onnx.files import Array, floats, ints, loaded, make
 from tests.graph.onnx.specs import NONE, Spec, assert_read, cases, fixed, node, one
@@ -151,7 +151,7 @@ def test_operator_gives_what_onnxruntime_gives(spec: Spec, opset: int, tmp_path:
 
 
 def test_every_operator_of_the_table_is_tested() -> None:
-    assert {n.op_type for spec in SPECS for n in spec.build(13)} >= {*LINEAR_OPERATORS}
+    assert {n.op_type for spec in SPECS for n in spec.build(13)} >= {*LINEAR_CONVERTERS}
 
 
 def test_what_is_not_chosen_may_be_infinite(tmp_path: Path) -> None:

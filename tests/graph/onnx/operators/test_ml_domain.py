@@ -25,7 +25,7 @@ from proofmap import Ball
 from proofmap.bounds import Backward
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph import Graph, bounded
-from proofmap.graph.onnx.operators.ml_domain import ML_OPERATORS
+from proofmap.graph.onnx.operators.ml_domain import ML_CONVERTERS
 from tests.bounds.setting import both_sides
 from tests.graph.onnx.files import Array, assert_same, floats, loaded, make, run
 
@@ -188,4 +188,4 @@ def test_every_operator_is_tested() -> None:
     """The operators of pipelines are those that skl2onnx writes."""
     written = {node.op_type for name in PIPELINES for node in fitted(name, 3)[0].graph.node if node.domain}
     by_hand = {"LinearRegressor", "ArrayFeatureExtractor", "FeatureVectorizer", "Imputer"}
-    assert {f"ai.onnx.ml.{name}" for name in written | by_hand} >= set(ML_OPERATORS)
+    assert {f"ai.onnx.ml.{name}" for name in written | by_hand} >= set(ML_CONVERTERS)

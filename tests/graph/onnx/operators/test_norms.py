@@ -10,8 +10,8 @@ import pytest
 
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph import bounded
-from proofmap.graph.onnx.operators.norms import NORMS
-from proofmap.graph.onnx.operators.reductions import REDUCE
+from proofmap.graph.onnx.operators.norms import NORM_CONVERTERS
+from proofmap.graph.onnx.operators.reductions import REDUCTION_CONVERTERS
 from tests.graph.onnx.files import NEWEST, floats, ints, loaded, make
 from tests.graph.onnx.specs import Spec, assert_read, cases, fixed, moved, node, one, several
 
@@ -75,7 +75,7 @@ def test_every_operator_of_the_tables_is_tested() -> None:
     """Older operators are in `test_operator_table`; no ONNX checker knows SimplifiedLayerNormalization."""
     tested = {n.op_type for spec in SPECS for opset in spec.opsets for n in spec.build(opset)}
     old = {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "SimplifiedLayerNormalization"}
-    assert {*NORMS, *REDUCE} <= tested | old
+    assert {*NORM_CONVERTERS, *REDUCTION_CONVERTERS} <= tested | old
 
 
 def test_an_rms_norm_has_another_name_in_files_of_onnxruntime(tmp_path: Path) -> None:

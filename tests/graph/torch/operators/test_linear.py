@@ -16,7 +16,7 @@ from torch import Tensor
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph import Graph, bounded, trace
 from proofmap.graph.ops import LINEAR as LINEAR_OPS
-from proofmap.graph.torch.operators.linear import LINEAR_OPERATORS
+from proofmap.graph.torch.operators.linear import LINEAR_CONVERTERS
 from tests.models import Apply
 
 Function = Callable[[Tensor], Tensor]
@@ -236,6 +236,6 @@ def test_what_is_written_over_is_not_read(function: Function, outside: float) ->
 
 
 def test_every_operator_of_the_table_is_known_to_torch() -> None:
-    for name in LINEAR_OPERATORS:
+    for name in LINEAR_CONVERTERS:
         _, op, overload = name.split(".")
         assert hasattr(getattr(torch.ops.aten, op), overload)

@@ -90,4 +90,4 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
     "ArrayFeatureExtractor": _extractor,
     "FeatureVectorizer": lambda b, call, *xs: slicing.concat(b, call.name, call.op, xs, -1),
 }
-ML_OPERATORS = {f"ai.onnx.ml.{name}": convert for name, convert in _CONVERTERS.items()}
+ML_CONVERTERS = {f"ai.onnx.ml.{name}": convert for name, convert in _CONVERTERS.items()}

@@ -189,4 +189,4 @@ def _stack_samples(b: Builder, name: str, parts: Sequence[str], swapped: bool) -
     return _concat(b, name, [b.reshape(f"{name}.part", part, wider) for part in parts], axis)
 
 
-RECURRENT: dict[str, Callable[..., Any]] = dict.fromkeys(_CELL_STEPS, _recurrent)
+RECURRENT_CONVERTERS: dict[str, Callable[..., Any]] = dict.fromkeys(_CELL_STEPS, _recurrent)

@@ -180,7 +180,7 @@ def _pad(b: Builder, call: Call, x: Value, pads: Any = None, value: Any = None, 
     )
 
 
-SHAPES: dict[str, Callable[..., Any]] = {
+SHAPE_CONVERTERS: dict[str, Callable[..., Any]] = {
     "Shape": _shape,
     "Size": lambda b, call, x: torch.tensor(prod(b.batched_shape(x)), dtype=torch.int64),
     "Reshape": _reshape,

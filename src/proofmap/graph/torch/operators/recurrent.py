@@ -72,4 +72,6 @@ def _last_states(b: Builder, name: str, states: Sequence[Value], error: MixedSam
     return DisplacedBatch(joined, 1, 1, error)
 
 
-RECURRENT: dict[str, Callable[..., Any]] = operators({f"{cell}.input": partial(_recurrent, cell) for cell in CELLS})
+RECURRENT_CONVERTERS: dict[str, Callable[..., Any]] = operators(
+    {f"{cell}.input": partial(_recurrent, cell) for cell in CELLS}
+)
