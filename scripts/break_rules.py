@@ -1,9 +1,9 @@
-"""Break the engine on purpose, one line at a time, and see the tests turn red.
+"""Break one line of the package at a time on purpose, and check that the tests fail.
 
     python scripts/break_rules.py [--only WORD]
 
-Each entry of the table changes one line in a copy of the tree and runs the tests named beside it, which must fail. An
-entry whose tests stay green names a hole in them; an entry whose line is gone must be written anew.
+Each entry of the table changes one line in a copy of the tree and runs its tests, which must fail. If they pass, a test
+is missing. If the line no longer exists, the entry must be rewritten.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Break:
-    """One change: in `file`, `old` becomes `new`; `tests` must notice."""
+    """One change: in `file`, `old` becomes `new`; `tests` must fail."""
 
     file: str
     old: str
@@ -248,7 +248,7 @@ BREAKS = [
         "(coefficients / len(shapes),) * len(shapes)",
         LINEAR,
     ),
-    # what is read
+    # readers
     Break("graph/onnx/operators/operator_table.py", "b.broadcast_to(call.name, x, powers)", "x", BROADCAST),
     Break("graph/onnx/load.py", "not named or not all(", "not named and not all(", AGREE),
     Break("graph/agreement.py", "if off <= tolerance:", "if off >= 0:", AGREE),
@@ -453,7 +453,7 @@ BREAKS = [
     Break("inputs/family.py", "dot(flat.abs(), radius)", "dot(flat, radius)", SOUND),
     Break("runtime/memory.py", '"slopes": 16', '"slopes": 1', BUDGET),
     Break("runtime/memory.py", '"curves": 48', '"curves": 1', BUDGET),
-    # what is shared
+    # sharing
     Break("bounds/rows.py", "row, member[which]", "row, (member[which] + 1) % (int(member.max()) + 1)", SOUND),
     Break("bounds/node_facts.py", "elif node.inputs[0] in apart:", "elif node.inputs[0] in bounded:", PUBLISHED),
     Break("bounds/state.py", "replaces=not counts", "replaces=False", PUBLISHED),
@@ -615,8 +615,8 @@ BREAKS = [
         'in ("margin", "apart", "mean")',
         "tests/text/test_figure_titles.py",
     ),
-    # what is proven, and over which ball
-    # what is proven of scores
+    # statements, and the ball that they name
+    # proven scores
     Break(
         "verify/overlap.py", "most = torch.maximum(self.frozen, self.nominal[:, None])", "most = self.frozen", PROVEN
     ),
@@ -807,7 +807,7 @@ BREAKS = [
         "baseline + task.x[piece, None]",
         SURROGATE,
     ),
-    # what is probable
+    # probabilistic bounds
     Break("explainers/probable/betting.py", "return high", "return values.mean(0)", BETTING),
     Break("explainers/probable/betting.py", "(middle - values)", "(values - middle)", BETTING),
     Break("explainers/probable/betting.py", ".sum(0) >= odds", ".sum(0) >= odds / 2", BETTING),
@@ -1797,7 +1797,7 @@ BREAKS = [
     Break("bench/significance.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
     Break("bench/statistics.py", "merits[method], seed)[0] <= 0", "merits[method], seed)[0] <= -9", TABLE),
     Break("bench/statistics.py", "for method in ranked[1:] if interval", "for method in merits if interval", TABLE),
-    # what is handed over
+    # claims and certificates for others
     Break("dossier/dossier_certificates.py", "!= [*range(rows)]", "!= [*range(rows)] and False", DOSSIER),
     Break("dossier/dossier_certificates.py", "hash_file(path) != expected", "hash_file(path) == ''", DOSSIER),
     Break(
@@ -2118,7 +2118,7 @@ BREAKS = [
 
 
 def seen(entry: Break, folder: Path) -> bool:
-    """Whether the tests turn red in a copy of the tree with this one change."""
+    """Return whether the tests fail in a copy of the tree with this one change."""
     tree = folder / "tree"
     shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "out"))
     file = tree / "src" / "proofmap" / entry.file

@@ -2,9 +2,9 @@
 
     python scripts/results.py OUT
 
-OUT holds a folder for each benchmark, as `proofmap bench NAME --out OUT/NAME` leaves them. In the page, what stands
-between `<!-- NAME/FILE -->` and `<!-- end -->` is replaced by that file; its figures, `results/NAME-FILE.png`,
-are copied. What OUT does not have stays as it is.
+OUT contains a folder for each benchmark, from `proofmap bench NAME --out OUT/NAME`. In the page, the text between `<!--
+NAME/FILE -->` and `<!-- end -->` is replaced by that file. The figures `results/NAME-FILE.png` are copied. Parts that
+are missing in OUT stay unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FIGURE = re.compile(r"\(results/(?P<name>[\w-]+)-(?P<file>\w+\.png)\)")
 
 
 def main() -> None:
-    """Fill the page."""
+    """Update the page."""
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     out = Path(sys.argv[1])

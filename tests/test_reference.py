@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import proofmap as pm
-from scripts.reference import FOLDER, PAGES, SET_UP, public
+from scripts.reference import PAGE_FOLDER, PAGES, SET_UP, public
 from tests.pages import prompts
 
 PUBLIC = public()
@@ -53,4 +53,4 @@ def test_the_example_of_a_name_runs(name: str, set_up: dict[str, Any], folder: P
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_what_the_code_says(page: str) -> None:
-    assert (FOLDER / page).read_text(encoding="utf-8") == PAGES[page](), "run python scripts/reference.py"
+    assert (PAGE_FOLDER / page).read_text(encoding="utf-8") == PAGES[page](), "run python scripts/reference.py"
