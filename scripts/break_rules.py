@@ -32,7 +32,7 @@ class Break:
 
 TIED, DEFAULT = "tests/test_tied_classes.py", "tests/test_rigorous_default.py"
 SCALAR = "tests/rules/test_scalar.py"
-WEIGHTS = "tests/graph/torch/test_trace.py::test_weights_that_are_no_numbers_are_refused"
+WEIGHTS = "tests/graph/torch/test_trace.py::test_weights_that_are_not_finite_are_refused"
 FOLLOWED, LAYERS, MASKED = (
     "tests/graph/torch/test_batch_axis_tracking.py",
     "tests/graph/torch/operators/test_layers.py",

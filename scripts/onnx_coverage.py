@@ -45,10 +45,10 @@ Array = npt.NDArray[Any]
 
 PAGE_FILE = Path(__file__).parents[1] / "docs" / "onnx.md"
 FLOAT_TYPES = (TensorProto.FLOAT, TensorProto.DOUBLE)
-POINT_DISTANCE = 1e-2  # of the drawn points from the suite's point, relative to the largest entry
+POINT_DISTANCE = 1e-2  # the drawn points' distance from the suite's point, relative to the largest entry
 RUNTIME_TOLERANCE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-6}  # relative to the largest entry
 SUITE_TOLERANCE = 1e-3  # relative to the largest entry; the suite states some values with few digits
-MAX_COEFFICIENTS = 2**26  # of the linear forms of a bound: larger models are not bounded here
+MAX_COEFFICIENTS = 2**26  # a bound whose linear forms need more is not computed here
 MAX_BOUNDED_OUTPUTS = 256
 UNBOUNDED, LARGE = "no finite bound at the suite's point", "too large to be bounded here"
 TRAINING_DOMAIN = "ai.onnx.preview.training"

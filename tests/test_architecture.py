@@ -1,4 +1,4 @@
-"""The house rules that no single module can keep: who imports whom, and what the text may not name."""
+"""Rules about the whole package: who imports whom, names, sentences, and hosts that no text may name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "proofmap"
 
-# From left to right. A part may import parts of its own step and of the steps before it, never of those after it.
+# The layers of the package. A part may import parts of its own layer and of earlier layers, never of later ones.
 ORDER = (
     {"errors"},
     {"settings", "registry"},
@@ -31,12 +31,12 @@ ORDER = (
 )
 STEP = {part: step for step, parts in enumerate(ORDER) for part in parts}
 
-# Parts beside the order: they stand alone, so that nothing they hold depends on how a bound is computed.
+# Parts outside the layers: they import only `errors`, so that nothing in them depends on how a bound is computed.
 ALONE = {"zoo", "data"}
 
-ROOT_MODULES = {"__init__", "__main__", "api"}  # the front doors may import everything, and nobody imports them
+ROOT_MODULES = {"__init__", "__main__", "api"}  # entry points: they import everything, and nothing imports them
 
-# In pieces, so that this file passes its own test.
+# split, so that this file passes its own test
 REGISTRY_HOSTS = tuple(
     ".".join(name)
     for name in (
@@ -56,7 +56,7 @@ def module_name(path: Path) -> str:
 
 
 def imported(source: str, package: str) -> Iterator[str]:
-    """Every dotted name that `source`, a module of `package`, imports, at the top or inside a function.
+    """Yield every dotted name that `source`, a module of `package`, imports, at the top or inside a function.
 
     `from a import b` yields `a.b`: b may be a module.
     """
@@ -89,14 +89,14 @@ def violations(part: str, source: str, package: str) -> list[str]:
 MODULES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent != PACKAGE or path.stem not in ROOT_MODULES]
 
 
-def test_every_module_has_a_place() -> None:
-    """In the order at the top of this test, or beside it."""
+def test_every_module_belongs_to_a_layer() -> None:
+    """In one of the layers, or outside them."""
     names = [module_name(path) for path in MODULES]
     assert len(names) > 100
     assert [name for name in names if part_of(name) not in {*STEP, *ALONE}] == []
 
 
-def test_imports_point_to_the_left() -> None:
+def test_imports_go_to_earlier_layers() -> None:
     found = []
     for path in MODULES:
         name = module_name(path)
@@ -123,7 +123,7 @@ def test_imports_point_to_the_left() -> None:
         ("explainers", "from proofmap import metrics", "proofmap.explainers"),
     ],
 )
-def test_a_wrong_import_is_seen(part: str, source: str, package: str) -> None:
+def test_a_forbidden_import_is_found(part: str, source: str, package: str) -> None:
     assert len(violations(part, source, package)) == 1
 
 
@@ -142,12 +142,12 @@ def test_a_wrong_import_is_seen(part: str, source: str, package: str) -> None:
         ("data", "from proofmap.data.idx import read_idx\nimport numpy as np", "proofmap.data"),
     ],
 )
-def test_a_right_import_passes(part: str, source: str, package: str) -> None:
+def test_an_allowed_import_passes(part: str, source: str, package: str) -> None:
     assert violations(part, source, package) == []
 
 
 def texts() -> Iterator[tuple[Path, str]]:
-    """The project's own text files: no environment, cache, build output or binary."""
+    """Yield the project's own text files: no environment, cache, build output or binary."""
     skipped = {"build", "dist", "out", "__pycache__"}
     for path in sorted(ROOT.rglob("*")):
         folders = path.relative_to(ROOT).parts[:-1]
@@ -171,7 +171,7 @@ def test_the_text_names_no_package_registry() -> None:
 
 
 def warned(source: str) -> list[str]:
-    """What a module warns with: the category of each `warnings.warn`, "" where it has none."""
+    """Return the category of each `warnings.warn` in a module, "" if it has none."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     return [
         ast.unparse(call.args[1]) if len(call.args) > 1 else ""
@@ -181,7 +181,7 @@ def warned(source: str) -> list[str]:
 
 
 def test_one_line_switches_all_warnings_off() -> None:
-    """Those of Proofmap have one class."""
+    """All warnings of Proofmap have one class."""
     found = [category for path in MODULES for category in warned(path.read_text(encoding="utf-8"))]
     assert set(found) == {"ProofmapWarning"}
     assert warned("import warnings\nwarnings.warn('a')\nwarnings.warn('b', UserWarning)") == ["", "UserWarning"]

@@ -38,7 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 BOUND_METHODS: tuple[Method, ...] = (IBP(), CrownIBP(), Forward(), Backward(), Alpha(steps=2))
 EXACT_METHOD = Exact(seconds=2)
-_MAX_PARTS, _MAX_PARTS_CURVED = 24, 4  # of a search, for ReLUs and for curved activations
+_MAX_PARTS, _MAX_PARTS_CURVED = 24, 4  # limits of a search, for ReLUs and for curved activations
 _POINT_COUNT, _MEMORY_BYTES = 10, 2**28
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 

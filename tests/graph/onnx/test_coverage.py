@@ -17,7 +17,7 @@ def stated(op: str) -> str:
 
 
 @pytest.mark.filterwarnings("ignore")  # the suite divides by zero on purpose
-def test_the_page_says_what_becomes_of_some_operations() -> None:
+def test_the_page_is_right_about_some_operations() -> None:
     found = {row.op: row for row in rows(SOME, MODULES)}
     assert {op: row.line for op, row in found.items()} == {op: stated(op) for op in SOME}
     assert not any(row.count("wrong", first=False) for row in found.values())
@@ -25,7 +25,7 @@ def test_the_page_says_what_becomes_of_some_operations() -> None:
 
 @pytest.mark.whole  # all models of the suite
 @pytest.mark.filterwarnings("ignore")
-def test_the_page_is_what_the_script_writes() -> None:
+def test_the_whole_page_equals_the_output_of_the_script() -> None:
     written = document(list(rows()))
     assert "Wrong: 0." in written
     assert written == PAGE_FILE.read_text(encoding="utf-8")

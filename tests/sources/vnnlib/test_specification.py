@@ -1,4 +1,4 @@
-"""VNN-LIB files: the box they state, exactly, or why they state none."""
+"""VNN-LIB files: their boxes and conditions, read exactly, and errors for unsupported files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_box_is_read_exactly(tmp_path: Path) -> None:
         assert box.upper.tolist() == [0.5, -0.05]
 
 
-def test_the_ball_holds_the_box_and_hardly_more(tmp_path: Path) -> None:
+def test_the_ball_contains_the_box_and_little_more(tmp_path: Path) -> None:
     (tmp_path / "x.vnnlib").write_text(BOX)
     box = read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
     centre, radius = box.centre.double(), box.radius.double()
@@ -43,7 +43,7 @@ def test_an_input_that_is_fixed_does_not_move(tmp_path: Path) -> None:
     assert box.radius[0] == 0.0
 
 
-def test_the_closest_ends_count_and_one_of_one_is_no_choice(tmp_path: Path) -> None:
+def test_the_tightest_limits_count_and_an_or_of_one_adds_no_case(tmp_path: Path) -> None:
     (tmp_path / "x.vnnlib").write_text(BOX + "(assert (or (and (<= X_0 0.4) (<= X_0 0.45))))")
     assert read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,))).upper.tolist() == [0.4, -0.05]
 
@@ -94,14 +94,14 @@ def test_inputs_stand_in_the_order_of_the_layout(tmp_path: Path) -> None:
         ("(" * 17, "nests more than 16"),
     ],
 )
-def test_what_is_no_box_is_refused(more: str, message: str, tmp_path: Path) -> None:
+def test_inputs_that_are_not_a_box_are_refused(more: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "x.vnnlib").write_text(BOX + more)
     with pytest.raises(FileError, match=message):
         read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
 
 
 def rows(text: str, folder: Path) -> list[list[tuple[list[float], float, bool]]]:
-    """The cases of the one box, each as rows (coefficients, constant, strict)."""
+    """Return the cases of the only box, each as rows (coefficients, constant, strict)."""
     (folder / "x.vnnlib").write_text(BOX.rpartition("(assert")[0] + text)
     (region,) = read_specification(folder / "x.vnnlib", Preparation(shape=(2,)))
     return [
@@ -124,7 +124,7 @@ def rows(text: str, folder: Path) -> list[list[tuple[list[float], float, bool]]]
         ),
         ("(assert (and (<= Y_0 1) (or (<= Y_1 2))))", [[([1, 0], -1, False), ([0, 1], -2, False)]]),
         (
-            "(assert (or (<= Y_0 1) (<= Y_1 2))) (assert (<= Y_0 5))",  # what is always true stands first
+            "(assert (or (<= Y_0 1) (<= Y_1 2))) (assert (<= Y_0 5))",  # the condition for all cases comes first
             [[([1, 0], -5, False), ([1, 0], -1, False)], [([1, 0], -5, False), ([0, 1], -2, False)]],
         ),
         (
@@ -141,19 +141,19 @@ def rows(text: str, folder: Path) -> list[list[tuple[list[float], float, bool]]]
         ("(assert (<= (+ Y_0 Y_1 0.5) (* 2.0 Y_1)))", [[([1, -1], 0.5, False)]]),
         ("(assert (<= (- Y_0 Y_1 1) (- Y_0)))", [[([2, -1], -1, False)]]),
         ("(assert (<= (* 2 (+ Y_0 (* Y_1 (- 3.0))) 0.5) 0))", [[([1, -3], 0, False)]]),
-        ("(assert (<= (+ Y_0 1e16 0.25 -1e16) 0))", [[([1, 0], 0.25, False)]]),  # which floats would lose
+        ("(assert (<= (+ Y_0 1e16 0.25 -1e16) 0))", [[([1, 0], 0.25, False)]]),  # floats would lose 0.25
     ],
 )
 def test_the_outputs_are_read(text: str, expected: list[list[tuple[list[float], float, bool]]], tmp_path: Path) -> None:
     assert rows(text, tmp_path) == expected
 
 
-def test_boxes_inside_or_are_regions_with_their_own_cases(tmp_path: Path) -> None:
+def test_boxes_in_an_or_are_regions_with_their_own_cases(tmp_path: Path) -> None:
     (tmp_path / "x.vnnlib").write_text(
         BOX.rpartition("(assert")[0] + "(assert (or (and (<= X_0 0.3) (<= Y_0 1)) (and (>= X_0 0.4) (<= Y_1 2)) "
         "(and (<= X_0 0.3) (<= Y_1 3)) (and (>= X_0 0.7) (<= Y_1 4))))"
     )
-    first, second = read_specification(tmp_path / "x.vnnlib", Preparation(shape=(2,)))  # the last is empty
+    first, second = read_specification(tmp_path / "x.vnnlib", Preparation(shape=(2,)))  # the third box is empty
     assert (first.lower.tolist(), first.upper.tolist()) == ([0.25, -0.1], [0.3, -0.05])
     assert (second.lower.tolist(), second.upper.tolist()) == ([0.4, -0.1], [0.5, -0.05])
     assert [case.bias.tolist() for case in first.unsafe] == [[-1.0], [-3.0]]
@@ -187,7 +187,7 @@ NESTED = f"(and {MANY[8:-1] * 3})"  # 20 · 20 · 20 cases
         ("(vnnlib-version <2.0>)", "contains \\(vnnlib-version <2.0>\\)"),
     ],
 )
-def test_assertions_that_are_not_read_are_refused_by_name(text: str, message: str, tmp_path: Path) -> None:
+def test_unsupported_assertions_are_named(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(FileError, match=message):
         rows(text, tmp_path)
 

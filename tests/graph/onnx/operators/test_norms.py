@@ -67,7 +67,7 @@ SPECS = [
 
 
 @pytest.mark.parametrize(("spec", "opset"), cases(*SPECS))
-def test_it_gives_what_onnxruntime_gives(spec: Spec, opset: int, tmp_path: Path) -> None:
+def test_operator_equals_onnxruntime(spec: Spec, opset: int, tmp_path: Path) -> None:
     bounded(assert_read(spec, opset, tmp_path))
 
 
@@ -78,7 +78,7 @@ def test_every_operator_of_the_tables_is_tested() -> None:
     assert {*NORM_CONVERTERS, *REDUCTION_CONVERTERS} <= tested | old
 
 
-def test_an_rms_norm_has_another_name_in_files_of_onnxruntime(tmp_path: Path) -> None:
+def test_onnxruntimes_name_of_the_rms_norm_is_read(tmp_path: Path) -> None:
     nodes = [
         node("SimplifiedLayerNormalization", ["x", "w"], ["h"], axis=-1, epsilon=1e-5),
         node("Flatten", ["h"], ["y"]),
@@ -105,7 +105,7 @@ def test_large_numbers_neither_overflow_nor_vanish(op: str, tmp_path: Path) -> N
     ],
     ids=lambda value: getattr(value, "label", ""),
 )
-def test_what_has_no_rule_is_named(spec: Spec, why: str, tmp_path: Path) -> None:
+def test_forms_without_a_rule_are_named(spec: Spec, why: str, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=why):
         bounded(assert_read(spec, spec.opsets[0], tmp_path))
 

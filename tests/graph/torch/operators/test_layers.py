@@ -20,7 +20,7 @@ from tests.models import Apply
 
 pytestmark = pytest.mark.slow
 
-SHAPE = (3, 4)  # rows of a sample, or channels with their places
+SHAPE = (3, 4)  # rows of a sample, or channels with their positions
 CAUSAL = torch.ones(3, 3, dtype=torch.bool).tril()
 BEFORE = torch.zeros(3, 3, dtype=torch.float64).masked_fill(~CAUSAL, -torch.inf)
 PADDED = torch.tensor([[False, True, False]])
@@ -96,7 +96,7 @@ def one_input(function: Callable[[Tensor], Tensor]) -> tuple[Callable[[], nn.Mod
 
 
 def shared(x: Tensor) -> Tensor:
-    """Four heads of queries, two of keys and values."""
+    """Attention with four query heads that share two key and value heads."""
     return F.scaled_dot_product_attention(x, x[:, 1:3], 2 * x[:, :2], enable_gqa=True)
 
 
@@ -224,7 +224,7 @@ def values(n: int) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_layer_gives_what_torch_gives(name: str) -> None:
+def test_a_layer_equals_torch(name: str) -> None:
     modules, _, parts = traced()
     for n in (1, 3):
         x, got = values(n)
@@ -305,7 +305,7 @@ def test_a_mask_may_be_a_buffer() -> None:
 
 
 @pytest.mark.parametrize("call", [torch.add, F.linear])
-def test_minus_infinity_anywhere_else_is_refused(call: Callable[[Tensor, Tensor], Tensor]) -> None:
+def test_minus_infinity_outside_masks_is_refused(call: Callable[[Tensor, Tensor], Tensor]) -> None:
     with pytest.raises(ModelError, match="has NaN or infinite entries, expected finite ones"):
         trace(Masked(call).double(), torch.rand(1, *SHAPE, dtype=torch.float64))
 
@@ -329,7 +329,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] =
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_function_of_a_sample_is_refused(name: str) -> None:
+def test_modules_that_are_not_functions_of_a_sample_are_refused(name: str) -> None:
     make, call, message = REFUSED[name]
     with pytest.raises(ModelError, match=message):
         trace(seeded(lambda: With(make, call)), torch.rand(1, *SHAPE))
@@ -346,7 +346,7 @@ UNKNOWN: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_has_no_rule_is_named(name: str) -> None:
+def test_forms_without_a_rule_are_named(name: str) -> None:
     function, message = UNKNOWN[name]
     with pytest.raises((UnsupportedError, ModelError), match=message):
         bounded(trace(Apply(lambda x: function(x).flatten(1)), torch.rand(1, *SHAPE)))

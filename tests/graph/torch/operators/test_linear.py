@@ -28,11 +28,11 @@ GRID = torch.tensor([[0, 1, 2, 3], [3, 0, 1, 2], [1, 3, 2, 0]])
 C = {n: torch.rand(n, generator=torch.Generator().manual_seed(n)) - 0.5 for n in (3, 4)} | {
     shape: torch.rand(shape, generator=torch.Generator().manual_seed(sum(shape))) - 0.5
     for shape in ((2, 3), (3, 4), (4, 2), (3, 2), (5, 4), (2, 4, 3))
-}  # constants by their shapes
+}  # constants, by their shapes
 
 
 def assigned(change: Callable[[Tensor, Tensor], object]) -> Function:
-    """A copy of x, changed in place; the second argument is 2 x."""
+    """Return a copy of x that `change` modifies in place; the second argument of `change` is 2 x."""
 
     def function(x: Tensor) -> Tensor:
         y = x.clone()
@@ -123,7 +123,7 @@ SIZE = max(prod(shape) for shape, _ in TABLE.values())
 
 
 def applied(name: str, x: Tensor) -> Tensor:
-    """One function of the first entries of x."""
+    """Apply one function to the first entries of x."""
     shape, function = TABLE[name]
     return function(x[:, : prod(shape)].reshape(-1, *shape)).flatten(1)
 
@@ -145,7 +145,7 @@ def values(n: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_function_gives_what_torch_gives(name: str) -> None:
+def test_function_equals_torch(name: str) -> None:
     part = traced()[1][name]
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
         for n in (1, 3):
@@ -186,23 +186,23 @@ UNKNOWN: dict[str, tuple[Function, str]] = {
 
 
 @pytest.mark.parametrize(("function", "message"), UNKNOWN.values(), ids=UNKNOWN)
-def test_what_has_no_rule_is_named(function: Function, message: str) -> None:
+def test_forms_without_a_rule_are_named(function: Function, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         bounded(trace(Apply(function), torch.rand(1, 4)))
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("rows", [3, 8])
-def test_maps_of_one_column_that_torch_smooths_wrongly_are_its_fault(mode: str, rows: int) -> None:
+def test_the_error_blames_torch_for_its_wrong_smoothing_of_one_column(mode: str, rows: int) -> None:
     x = torch.rand(1, 2, 5, 3, dtype=torch.float64)
     at_once = resized(mode, False, antialias=True, size=(rows, 1))
 
     def one_by_one(x: Tensor) -> Tensor:
         return at_once(resized(mode, False, antialias=True, size=(rows, 3))(x))
 
-    trace(Apply(lambda x: one_by_one(x).flatten(1)), x)  # the advice
+    trace(Apply(lambda x: one_by_one(x).flatten(1)), x)  # the advice of the error
     model = Apply(lambda x: at_once(x).flatten(1))
-    if torch.allclose(at_once(x), one_by_one(x)):  # a torch that does it right
+    if torch.allclose(at_once(x), one_by_one(x)):  # this version of torch is correct
         trace(model, x)
         return
     with pytest.raises(
@@ -225,7 +225,7 @@ UNREAD: dict[str, Function] = {
 
 @pytest.mark.parametrize("function", UNREAD.values(), ids=UNREAD)
 @pytest.mark.parametrize("outside", [-0.5, 0.0], ids=["undefined", "infinite"])
-def test_what_is_written_over_is_not_read(function: Function, outside: float) -> None:
+def test_overwritten_entries_are_not_read(function: Function, outside: float) -> None:
     """The overwritten entries may be NaN."""
     model = Apply(lambda x: function(x).flatten(1))
     x = torch.where(MASK, 0.5 + 0.25 * torch.rand(2, 3, 4, dtype=torch.float64), outside)
