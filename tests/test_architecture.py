@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import io
+import re
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -185,3 +189,101 @@ def test_one_line_switches_all_warnings_off() -> None:
     found = [category for path in MODULES for category in warned(path.read_text(encoding="utf-8"))]
     assert set(found) == {"ProofmapWarning"}
     assert warned("import warnings\nwarnings.warn('a')\nwarnings.warn('b', UserWarning)") == ["", "UserWarning"]
+
+
+# --- names and folders ---
+
+MAX_ROOT_MODULES, MAX_FOLDER_MODULES = 8, 16
+READERS = re.compile("graph/(torch|onnx)/")  # the two readers have modules of the same names
+
+SOURCES = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def repeated(names: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the names with several places, from pairs (name, place)."""
+    places: defaultdict[str, set[str]] = defaultdict(set)
+    for name, place in names:
+        places[name].add(place)
+    return [f"{name}: {', '.join(sorted(found))}" for name, found in places.items() if len(found) > 1]
+
+
+def repeated_files(paths: Iterable[str]) -> list[str]:
+    """Return the file names that occur in several folders; both readers together count as one."""
+    modules = (READERS.sub("graph/*/", path) for path in paths if not path.endswith("__init__.py"))
+    return repeated((path.rpartition("/")[2], path) for path in modules)
+
+
+def repeated_classes(sources: Mapping[str, str]) -> list[str]:
+    """Return the class names that occur several times."""
+    nodes = ((path, node) for path, text in sources.items() for node in ast.walk(ast.parse(text)))
+    return repeated((node.name, f"{path}:{node.lineno}") for path, node in nodes if isinstance(node, ast.ClassDef))
+
+
+def large_folders(paths: Iterable[str]) -> list[str]:
+    """Return the folders with too many modules; "" is the package root."""
+    counts = Counter(path.rpartition("/")[0] for path in paths if not path.endswith("__init__.py"))
+    limits = {folder: MAX_FOLDER_MODULES if folder else MAX_ROOT_MODULES for folder in counts}
+    return [f"{folder or 'the root'}: {count}" for folder, count in counts.items() if count > limits[folder]]
+
+
+def test_no_file_name_occurs_twice() -> None:
+    assert repeated_files(SOURCES) == []
+    assert repeated_files(["rules/norms.py", "graph/torch/norms.py"]) != []
+    assert repeated_files(["graph/onnx/norms.py", "graph/torch/norms.py", "a/__init__.py", "b/__init__.py"]) == []
+
+
+def test_no_class_name_occurs_twice() -> None:
+    assert repeated_classes(SOURCES) == []
+    assert repeated_classes({"a.py": "class A: ...", "b.py": "class A: ..."}) == ["A: a.py:1, b.py:1"]
+
+
+def test_folders_are_small() -> None:
+    assert large_folders(SOURCES) == []
+    assert large_folders([*(f"rules/{k}.py" for k in range(17)), *(f"{k}.py" for k in range(9))]) == [
+        "rules: 17",
+        "the root: 9",
+    ]
+
+
+# --- sentences ---
+
+CLAUSE = re.compile(r"(what|where|of|how|which|whose)\b", re.IGNORECASE)  # the first word of a docstring without a verb
+OF = re.compile(r"#\s*of\b", re.IGNORECASE)
+
+# Folders of the package, their tests, and the folder of `fuzz`, whose sentences are not checked yet.
+UNCHECKED = {
+    *("proof", "dossier", "claims", "bounds", "search", "rounding", "inputs", "rules", "verify", "attack", "execution"),
+    *("runtime", "text", "report", "plots", "cli", "runs", "storage", "bench", "ground_truth", "explainers", "checker"),
+}
+
+
+def clauses(text: str) -> list[str]:
+    """Return the first lines of docstrings that are a clause without a subject or a verb."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds))
+    docstrings = (ast.get_docstring(node) or "" for node in nodes)
+    return [docstring.splitlines()[0] for docstring in docstrings if CLAUSE.match(docstring)]
+
+
+def comments_with_of(text: str) -> list[str]:
+    """Return the comments that begin with "of"."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [token.string for token in tokens if token.type == tokenize.COMMENT and OF.match(token.string)]
+
+
+def test_docstrings_and_comments_are_sentences() -> None:
+    """In the package, the tests, and all other Python code of the repository."""
+    found = []
+    folders = [PACKAGE, *(ROOT / name for name in ("tests", "fuzz", "benchmarks", "scripts", "examples"))]
+    for path in (path for folder in folders for path in sorted(folder.rglob("*.py"))):
+        parts = path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else ROOT).parts[:-1]
+        if not UNCHECKED.intersection(parts):
+            text = path.read_text(encoding="utf-8")
+            found += [f"{path.relative_to(ROOT)}: {one}" for one in (*clauses(text), *comments_with_of(text))]
+    assert found == []
+
+
+def test_a_clause_is_found() -> None:
+    text = '"""What it does."""\nclass A:\n    """Of B."""\ndef f():\n    """Return how."""\n    x = 1  # of y\n'
+    assert clauses(text) == ["What it does.", "Of B."]
+    assert comments_with_of(text) == ["# of y"]
