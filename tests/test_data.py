@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proofmap.data import cifar10, digits, images, mnist, read_idx
-from proofmap.data.published_hashes import PUBLISHED
+from proofmap.data.published_files import PUBLISHED
 from proofmap.errors import FileError, InputError, ProofmapWarning
 
 

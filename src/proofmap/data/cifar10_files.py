@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proofmap.data.published_hashes import check
-from proofmap.errors import FileError, InputError
+from proofmap.data.published_files import check, check_split, first_file
+from proofmap.errors import FileError
 
 _FILE_NAMES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
 _RECORD_BYTES = 1 + 3 * 32 * 32
@@ -40,20 +40,14 @@ def cifar10(folder: str | Path, split: Literal["train", "test"], *, verify: bool
     ...     print(error)
     no test_batch.bin in nowhere: put the six .bin files of CIFAR-10's binary version there
     """
-    if split not in _FILE_NAMES:
-        raise InputError(f"got split {split!r}, expected 'train' or 'test'")
-    records = torch.cat([_read(_find(Path(folder), name), name, verify) for name in _FILE_NAMES[split]])  # (N, 3073)
+    check_split(split)
+    records = torch.cat([_read(Path(folder), name, verify) for name in _FILE_NAMES[split]])  # (N, 3073)
     return records[:, 1:].reshape(-1, 3, 32, 32).float() / 255, records[:, 0].to(torch.int64)
 
 
-def _find(folder: Path, name: str) -> Path:
-    for path in (folder / name, folder / _ARCHIVE_FOLDER / name):
-        if path.is_file():
-            return path
-    raise FileError(f"no {name} in {folder}: put the six .bin files of CIFAR-10's binary version there")
-
-
-def _read(path: Path, name: str, verify: bool) -> Tensor:
+def _read(folder: Path, name: str, verify: bool) -> Tensor:
+    missing = f"no {name} in {folder}: put the six .bin files of CIFAR-10's binary version there"
+    path = first_file(folder / name, folder / _ARCHIVE_FOLDER / name, otherwise=missing)
     records = np.array(map_records(path))
     if verify:
         check(path, name, hashlib.sha256(records.data).hexdigest())

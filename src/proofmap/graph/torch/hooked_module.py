@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from proofmap.errors import ModelError, first_line
-from proofmap.graph.opaque import OpaqueFunction
+from proofmap.graph.opaque import Missing, OpaqueFunction
 from proofmap.graph.torch.compiled import uncompiled
 
 Side = Literal["input", "output"]
@@ -48,7 +48,7 @@ class HookedModule(OpaqueFunction):
     code: tuple[str, ...]
 
     @classmethod
-    def of(cls, model: nn.Module, site: Site | None, missing: tuple[tuple[str, str], ...], x: Tensor) -> HookedModule:
+    def of(cls, model: nn.Module, site: Site | None, missing: Missing, x: Tensor) -> HookedModule:
         """Return a copy of the model that is read at the site, for samples like x (1, *shape)."""
         try:
             module = copy.deepcopy(model).eval()

@@ -1,4 +1,4 @@
-"""SHA-256 of the published files of MNIST and CIFAR-10, unpacked.
+"""The published files of MNIST and CIFAR-10, with the SHA-256 of their unpacked content.
 
 A wrong byte in a data set changes accuracies and explanations without any error. The loaders therefore refuse a file
 that differs from the published one, unless `verify=False`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proofmap.errors import FileError
+from proofmap.errors import FileError, InputError
 
 PUBLISHED = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -22,6 +22,20 @@ PUBLISHED = {
     "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
     "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
 }
+
+
+def check_split(split: str) -> None:
+    """Raise InputError unless the split is "train" or "test"."""
+    if split not in ("train", "test"):
+        raise InputError(f"got split {split!r}, expected 'train' or 'test'")
+
+
+def first_file(*paths: Path, otherwise: str) -> Path:
+    """Return the first of these paths that is a file; raise FileError with a message otherwise."""
+    for path in paths:
+        if path.is_file():
+            return path
+    raise FileError(otherwise)
 
 
 def check(path: Path, name: str, digest: str) -> None:
