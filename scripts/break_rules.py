@@ -136,10 +136,9 @@ REACH = "tests/attack/test_lower_bounds.py"
 AGREE = "tests/graph/test_agreement.py"
 BROADCAST = "tests/graph/onnx/test_broadcast.py"
 TRACED = "tests/graph/torch/operators/test_linear.py"
-READ = "tests/graph/onnx/operators/test_linear.py"
+READ = "tests/graph/onnx/operators"
 ATTENTION = "tests/graph/onnx/test_attention.py"
 LEARNED = "tests/graph/onnx/operators/test_ml_domain.py"
-NORMED = "tests/graph/onnx/operators/test_norms.py"
 RECURRENT = "tests/graph/onnx/operators/test_recurrent.py"
 WHOLE = "tests/graph/onnx/test_single_sample.py"
 FOREIGN = "tests/graph/test_opaque.py"
@@ -352,12 +351,12 @@ BREAKS = [
     Break("graph/onnx/operators/recurrent.py", "[1, 0, 2]", "[0, 1, 2]", RECURRENT),
     Break("graph/onnx/operators/recurrent.py", 'reset_first = not call.get("', 'reset_first = call.get("', RECURRENT),
     Break("graph/onnx/operators/recurrent.py", '"forward") == "reverse"', '"forward") == "backward"', RECURRENT),
-    Break("graph/onnx/operators/norms.py", 'and [node.attributes["axis"]] == axes', "", NORMED),
-    Break("graph/onnx/operators/norms.py", "inverse), -1.0, 1.0)", "inverse), -0.5, 0.5)", NORMED),
-    Break("graph/onnx/operators/norms.py", "if call.opset < 21:", "if False:", NORMED),
-    Break("graph/builder/softmax_layers.py", "high=0.0", "high=-0.1", NORMED),
-    Break("graph/builder/softmax_layers.py", "low=1.0", "low=1.5", NORMED),
-    Break("graph/onnx/operators/reductions.py", "[y, *rest]", "[y]", NORMED),
+    Break("graph/onnx/operators/norms.py", 'and [node.attributes["axis"]] == axes', "", READ),
+    Break("graph/onnx/operators/norms.py", "inverse), -1.0, 1.0)", "inverse), -0.5, 0.5)", READ),
+    Break("graph/onnx/operators/norms.py", "if call.opset < 21:", "if False:", READ),
+    Break("graph/builder/softmax_layers.py", "high=0.0", "high=-0.1", READ),
+    Break("graph/builder/softmax_layers.py", "low=1.0", "low=1.5", READ),
+    Break("graph/onnx/operators/reductions.py", "[y, *rest]", "[y]", READ),
     Break("graph/onnx/operators/ml_domain.py", "-offset * scale", "-offset", LEARNED),
     Break("graph/onnx/operators/ml_domain.py", "torch.cat([0 * part, part])", "torch.cat([-part, part])", LEARNED),
     Break(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import struct
 import sys
 import zlib
@@ -116,11 +117,6 @@ def test_mnist_refuses_files_that_do_not_belong_together(tmp_path: Path, images:
         mnist(tmp_path, "test", verify=False)
 
 
-def test_mnist_names_the_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="no train-images-idx3-ubyte"):
-        mnist(tmp_path, "train")
-
-
 def test_mnist_refuses_files_that_are_not_the_published_ones(tmp_path: Path) -> None:
     write_mnist(tmp_path, images=3, labels=3)
     with pytest.raises(FileError, match=r"not the published t10k-images-idx3-ubyte.* or pass verify=False"):
@@ -183,13 +179,12 @@ def test_cifar10_refuses_damaged_files(tmp_path: Path) -> None:
             cifar10(tmp_path, "test", verify=False)
 
 
-def test_cifar10_names_the_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"no data_batch_1.bin in"):
-        cifar10(tmp_path, "train")
-
-
-@pytest.mark.parametrize("load", [mnist, cifar10])
-def test_splits_are_train_and_test(tmp_path: Path, load: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(("load", "missing"), [(mnist, "train-images-idx3-ubyte"), (cifar10, "data_batch_1.bin")])
+def test_data_sets_name_a_missing_file_and_a_wrong_split(
+    tmp_path: Path, load: Callable[..., Any], missing: str
+) -> None:
+    with pytest.raises(FileError, match=f"no {missing}.* in {tmp_path}: put the"):
+        load(tmp_path, "train")
     with pytest.raises(InputError, match="got split 'valid', expected 'train' or 'test'"):
         load(tmp_path, "valid")
 
@@ -326,19 +321,6 @@ def test_images_names_the_damaged_file(tmp_path: Path, pillow: Any) -> None:
         path.unlink()
 
 
-def test_images_reads_no_other_format_under_a_false_name(tmp_path: Path, pillow: Any) -> None:
-    pillow.new("RGB", (4, 3)).save(tmp_path / "a.png", format="BMP")
-    with pytest.raises(FileError, match=r"a.png as a picture"):
-        images(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["a.png", "a.tiff"])
-def test_images_refuses_deep_pictures(tmp_path: Path, pillow: Any, name: str) -> None:
-    draw(pillow, tmp_path / name, colour=40000, mode="I;16")
-    with pytest.raises(FileError, match=rf"{name} has more than 8 bits a channel"):
-        images(tmp_path)
-
-
 def deep_png() -> bytes:
     """Return a colour PNG with two pixels of 16 bits per channel; Pillow would drop half of the bits silently."""
 
@@ -368,10 +350,28 @@ def deep_tiff() -> bytes:
     return content.ljust(200, b"\0") + struct.pack("<HHH", 16, 16, 16).ljust(20, b"\0") + bytes(12)
 
 
-@pytest.mark.parametrize(("name", "content"), [("a.png", deep_png()), ("a.tiff", deep_tiff())])
-def test_images_refuses_deep_pictures_in_colour(tmp_path: Path, name: str, content: bytes) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(FileError, match=rf"{name} has more than 8 bits a channel"):
+def saved(mode: str, kind: str) -> bytes:
+    """Return a picture in one of Pillow's modes, stored in a format."""
+    pillow, content = pytest.importorskip("PIL.Image"), io.BytesIO()
+    pillow.new(mode, (4, 3)).save(content, format=kind)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"),
+    [
+        ("a.png", lambda: saved("RGB", "BMP"), "a.png as a picture"),
+        ("a.png", lambda: saved("I;16", "PNG"), "a.png has more than 8 bits a channel"),
+        ("a.tiff", lambda: saved("I;16", "TIFF"), "a.tiff has more than 8 bits a channel"),
+        ("a.png", deep_png, "a.png has more than 8 bits a channel"),
+        ("a.tiff", deep_tiff, "a.tiff has more than 8 bits a channel"),
+    ],
+)
+def test_images_refuses_false_names_and_deep_pictures(
+    tmp_path: Path, name: str, make: Callable[[], bytes], message: str
+) -> None:
+    (tmp_path / name).write_bytes(make())
+    with pytest.raises(FileError, match=message):
         images(tmp_path)
 
 

@@ -401,27 +401,16 @@ def test_archives_that_unpack_to_too_much_are_refused(tmp_path: Path, monkeypatc
     assert open_samples([tmp_path / "bomb.idx"], FLAT).read(0).tolist() == [0, 0, 0]
 
 
-def test_a_picture_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    Image.new("L", (20, 20)).save(tmp_path / "x.png")
-    with pytest.raises(FileError, match="decompression bomb"):
-        open_samples([tmp_path / "x.png"], Preparation()).read(0)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("x.txt", b"", "a name of no known format"),
         ("x.vnnlib", b"", "a name of no known format"),
         ("t10k-labels-idx1-ubyte", bytes([0, 0, 8, 1, 0, 0, 0, 1, 5]), "is it a file of labels"),
-        ("x.idx", b"\0\0", "not an idx file"),
-        ("x.idx", bytes([0, 0, 8, 65, *(0, 0, 0, 1) * 65, 7]), "states 65 dimensions, expected 32 at most"),
         ("x.idx", bytes([0, 0, 8, 2, 64, 0, 0, 0, 0, 0, 0, 1]) + bytes(9), "too short for the shape"),
         ("x.idx", bytes([0, 0, 8, 2, 255, 0, 0, 0, 0, 0, 0, 0]), "with samples in it"),
         ("x.idx.gz", gzip.compress(bytes([0, 0, 8, 2, 64, 0, 0, 0, 0, 0, 0, 1]), mtime=0), "too short for the shape"),
         ("x.bin", bytes(3072), "expected a multiple of 3073"),
-        ("x.bin", b"", "expected a multiple of 3073"),
-        ("x.bin", b"\x0a" + bytes(3072), "the label 10, expected 0 to 9"),
     ],
 )
 def test_other_files_are_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:

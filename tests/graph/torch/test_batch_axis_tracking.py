@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from itertools import accumulate, pairwise
 
 import pytest
 import torch
@@ -12,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph import Graph, bounded, trace
+from proofmap.graph import bounded, trace
 from proofmap.graph.torch.batch_axis_tracking import DISPLACED_CONVERTERS
 from proofmap.graph.torch.operators.operator_table import CONVERTERS
+from tests.graph.torch.side_by_side import SideBySide
 from tests.models import Apply
 
 pytestmark = pytest.mark.slow
@@ -82,24 +81,12 @@ FUNCTIONS: dict[str, Function] = {
     "zeros": first(lambda x: torch.cat([x, torch.zeros_like(x)], 0)),
     "cumsum": first(lambda x: x.cumsum(0)),
 }
-SIZES = {name: function(torch.rand(2, 3, 4)).flatten(1).shape[1] for name, function in FUNCTIONS.items()}
-
-
-@cache
-def traced() -> tuple[Graph, dict[str, slice]]:
-    """Trace all functions side by side, which takes little longer than tracing one."""
-    ends = [0, *accumulate(SIZES.values())]
-    model = Apply(lambda x: torch.cat([function(x).flatten(1) for function in FUNCTIONS.values()], 1))
-    graph = bounded(trace(model, torch.rand(1, 3, 4, dtype=torch.float64)))
-    return graph, {name: slice(*pair) for name, pair in zip(FUNCTIONS, pairwise(ends), strict=True)}
+TOGETHER = SideBySide(FUNCTIONS, 3, 4)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_function_equals_torch(name: str) -> None:
-    graph, parts = traced()
-    for n in (1, 3):
-        x = torch.rand(n, 3, 4, generator=torch.Generator().manual_seed(n), dtype=torch.float64) - 0.5
-        assert float((graph(x)[:, parts[name]] - FUNCTIONS[name](x).flatten(1)).abs().max()) <= 1e-10
+    TOGETHER.check(name)
 
 
 def test_common_attention_becomes_cheap_nodes() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -14,8 +13,9 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError, ModelError, UnsupportedError
-from proofmap.graph import Graph, bounded, trace
+from proofmap.graph import bounded, trace
 from tests.foreign import seeded
+from tests.graph.torch.side_by_side import SideBySide
 from tests.models import Apply
 
 pytestmark = pytest.mark.slow
@@ -206,31 +206,14 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
 
 
 @cache
-def traced() -> tuple[nn.ModuleList, Graph, dict[str, slice]]:
-    """Trace all modules side by side, which takes little longer than tracing one."""
-    modules = nn.ModuleList(seeded(lambda pair=pair: With(*pair)) for pair in MODULES.values()).double()  # type: ignore[misc]
-    whole = Apply(lambda x: torch.cat([module(x) for module in modules], 1))
-    whole.parts = modules
-    x = torch.rand(1, *SHAPE, dtype=torch.float64)
-    ends = [0, *accumulate(module(x).shape[1] for module in modules)]
-    graph = bounded(trace(whole, x))
-    return modules, graph, {name: slice(*pair) for name, pair in zip(MODULES, pairwise(ends), strict=True)}
-
-
-@cache
-def values(n: int) -> tuple[Tensor, Tensor]:
-    x = torch.rand(n, *SHAPE, generator=torch.Generator().manual_seed(n), dtype=torch.float64) - 0.3
-    return x, traced()[1](x)
+def together() -> SideBySide:
+    modules = {name: seeded(lambda pair=pair: With(*pair)).double() for name, pair in MODULES.items()}  # type: ignore[misc]
+    return SideBySide(modules, *SHAPE, low=-0.3)
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_layer_equals_torch(name: str) -> None:
-    modules, _, parts = traced()
-    for n in (1, 3):
-        x, got = values(n)
-        with torch.no_grad():
-            expected = modules[[*MODULES].index(name)](x)
-        assert float((got[:, parts[name]] - expected).abs().max()) <= 1e-10
+    together().check(name)
 
 
 KINDS: dict[str, set[str]] = {

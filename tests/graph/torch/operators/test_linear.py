@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from itertools import accumulate, pairwise
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -14,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError
-from proofmap.graph import Graph, bounded, trace
+from proofmap.graph import bounded, trace
 from proofmap.graph.ops import LINEAR as LINEAR_OPS
 from proofmap.graph.torch.operators.linear import LINEAR_CONVERTERS
+from tests.graph.torch.side_by_side import SideBySide
 from tests.models import Apply
 
 Function = Callable[[Tensor], Tensor]
@@ -122,39 +122,22 @@ TABLE = FUNCTIONS | RESIZED | SMOOTHED
 SIZE = max(prod(shape) for shape, _ in TABLE.values())
 
 
-def applied(name: str, x: Tensor) -> Tensor:
-    """Apply one function to the first entries of x."""
-    shape, function = TABLE[name]
-    return function(x[:, : prod(shape)].reshape(-1, *shape)).flatten(1)
+def applied(shape: tuple[int, ...], function: Function, x: Tensor) -> Tensor:
+    """Apply a function to the first entries of x."""
+    return function(x[:, : prod(shape)].reshape(-1, *shape))
 
 
-@cache
-def traced() -> tuple[Graph, dict[str, slice]]:
-    """Trace all functions side by side, which takes little longer than tracing one; return also their values."""
-    x = torch.rand(1, SIZE, dtype=torch.float64)
-    ends = [0, *accumulate(applied(name, x).shape[1] for name in TABLE)]
-    graph = trace(Apply(lambda x: torch.cat([applied(name, x) for name in TABLE], 1)), x)
-    return graph, {name: slice(*pair) for name, pair in zip(TABLE, pairwise(ends), strict=True)}
+TOGETHER = SideBySide({name: partial(applied, *pair) for name, pair in TABLE.items()}, SIZE)
 
 
-@cache
-def values(n: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return points and the graph's outputs at them."""
-    x = torch.rand(n, SIZE, generator=torch.Generator().manual_seed(n), dtype=dtype) - 0.5
-    return x, traced()[0].to(x.device, dtype)(x)
-
-
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("name", TABLE)
-def test_function_equals_torch(name: str) -> None:
-    part = traced()[1][name]
-    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
-        for n in (1, 3):
-            x, got = values(n, dtype)
-            assert float((got[:, part] - applied(name, x)).abs().max()) <= tolerance
+def test_function_equals_torch(name: str, dtype: torch.dtype, tolerance: float) -> None:
+    TOGETHER.check(name, tolerance, dtype)
 
 
 def test_functions_are_linear_operations() -> None:
-    assert {node.op for node in traced()[0].nodes} <= {"input", *LINEAR_OPS}
+    assert {node.op for node in TOGETHER.graph.nodes} <= {"input", *LINEAR_OPS}
 
 
 MIXED: dict[str, Function] = {
