@@ -28,14 +28,14 @@ def main(rows: int = 60, out: Path = Path("out/breast_cancer")) -> pm.Explanatio
         StandardScaler(), MLPClassifier((16,), solver="lbfgs", alpha=1.0, max_iter=500, random_state=0)
     )
     classifier.fit(train, labels)
-    print(f"accuracy on {len(test)} rows that were not trained on: {classifier.score(test, truth):.3f}")
+    print(f"accuracy on {len(test)} test rows: {classifier.score(test, truth):.3f}")
 
     domain = pm.Domain.from_data(train, names=data.feature_names).including(test)
     ball = pm.Ball(domain.eps(RADIUS_SHARE), domain=domain)
     eva = pm.EVA(pm.from_sklearn(classifier), ball, bounds=pm.bounds.Exact(seconds=5))
     found = eva.explain(test[:rows])
     gap = float((found.overlap.full - found.overlap.full_lower).max())
-    print(f"{int(found.proven.sum())} of {rows} decisions are proven; both sides of AO are at most {gap:.1e} apart")
+    print(f"{int(found.proven.sum())} of {rows} decisions are proven; the bounds of AO are at most {gap:.1e} apart")
 
     out.mkdir(parents=True, exist_ok=True)
     closest = int(

@@ -58,9 +58,9 @@ def main(rows: int = 3, out: Path = Path("out/series"), steps: int = 600) -> pm.
     found = eva.explain(x[labels == 1][:rows], target=1)
     there = (middle[labels == 1][:rows] / WINDOW).long()
     sides = [f"[{low:.2f}, {high:.2f}]" for low, high in zip(found.overlap.full_lower, found.overlap.full, strict=True)]
-    print(f"AO from both sides: {', '.join(sides)}")
+    print(f"bounds of AO: {', '.join(sides)}")
     print(
-        f"the bump is in the windows {there.tolist()}; those of the largest scores: {found.scores.argmax(1).tolist()}"
+        f"windows with the bump: {there.tolist()}; windows with the largest scores: {found.scores.argmax(1).tolist()}"
     )
     out.mkdir(parents=True, exist_ok=True)
     found.plot(class_names=["no bump", "a bump"]).savefig(out / "series.png")

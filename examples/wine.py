@@ -37,7 +37,7 @@ def main(rows: int = 20, out: Path = Path("out/wine")) -> pm.Explanation:
         StandardScaler(), MLPClassifier((12,), solver="lbfgs", alpha=1.0, max_iter=500, random_state=0)
     )
     classifier.fit(train, labels)
-    print(f"accuracy on {len(test)} rows that were not trained on: {classifier.score(test, truth):.3f}")
+    print(f"accuracy on {len(test)} test rows: {classifier.score(test, truth):.3f}")
 
     domain = pm.Domain.from_data(train, names=names).including(test)
     print(f"{domain}: {', '.join(domain.group_names())}")
@@ -45,9 +45,9 @@ def main(rows: int = 20, out: Path = Path("out/wine")) -> pm.Explanation:
     model = pm.from_sklearn(classifier)
     found = pm.EVA(model, ball, groups=domain.groups, bounds=pm.bounds.Exact(seconds=5)).explain(test[:rows])
     gap = float((found.overlap.full - found.overlap.full_lower).max())
-    print(f"{int(found.proven.sum())} of {rows} decisions are proven; both sides of AO are at most {gap:.1e} apart")
+    print(f"{int(found.proven.sum())} of {rows} decisions are proven; the bounds of AO are at most {gap:.1e} apart")
     held = found.overlap.frozen[:, domain.group_names().index("colour")]
-    print(f"{int((held <= 0).sum())} are, where the colour may not change")
+    print(f"{int((held < 0).sum())} are proven if the colour may not change")
     bounded = pm.overlap(model, test[:rows], ball, bounds=pm.bounds.Backward())
     print(f"backward bounds alone prove {int((bounded.full < 0).sum())}")
 
