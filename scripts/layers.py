@@ -27,7 +27,7 @@ import proofmap as pm
 from proofmap.errors import ProofmapError
 from proofmap.graph import bounded
 
-PAGE = Path(__file__).parents[1] / "docs" / "layers.md"
+PAGE_FILE = Path(__file__).parents[1] / "docs" / "layers.md"
 RADIUS, POINT_COUNT = 0.01, 64
 _PAGE_TEXT = """# The layers of torch.nn
 
@@ -333,8 +333,8 @@ def main() -> None:
     works = sum("refused" not in one for one in lines)
     version = torch.__version__.partition("+")[0]
     head = _PAGE_TEXT.format(version=version, points=POINT_COUNT, radius=RADIUS, count=len(names), works=works)
-    PAGE.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
-    print(f"{works} of {len(names)} layers work: {PAGE.relative_to(PAGE.parents[1])}")
+    PAGE_FILE.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{works} of {len(names)} layers work: {PAGE_FILE.relative_to(PAGE_FILE.parents[1])}")
 
 
 if __name__ == "__main__":

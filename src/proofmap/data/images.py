@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFile import ImageFile
 
-LABELS = "labels.csv"
+LABELS_FILE = "labels.csv"
 UNKNOWN = -1  # the class of a sample without a label
 _ALWAYS_TRIED = ("PNG", "JPEG", "WEBP")  # such files often have the ending of another of these formats
 _BY_ENDING = {".bmp": "BMP", ".gif": "GIF", ".tif": "TIFF", ".tiff": "TIFF"}
@@ -69,8 +69,8 @@ def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pic
         raise FileError(f"no picture in {folder}: expected files that end in {', '.join(sorted(SUFFIXES))}")
     names = tuple(path.name for path in paths)
     labels = None
-    if (folder / LABELS).exists():
-        given, note = read_labels(folder / LABELS, names)
+    if (folder / LABELS_FILE).exists():
+        given, note = read_labels(folder / LABELS_FILE, names)
         if note:
             warnings.warn(note, ProofmapWarning, stacklevel=2)
         labels = torch.tensor([given.get(name, UNKNOWN) for name in names], dtype=torch.int64)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from proofmap.data.images import LABELS, SUFFIXES, UNKNOWN, read_picture
+from proofmap.data.images import LABELS_FILE, SUFFIXES, UNKNOWN, read_picture
 from proofmap.errors import FileError, InputError, ProofmapError
 from proofmap.sources.csv_tables import open_table
 from proofmap.sources.limited_reads import check_file
@@ -51,7 +51,7 @@ _OPENERS: dict[str, Opener] = {
 def known(path: Path) -> bool:
     """Return whether a file in a folder is a file of samples, by its name alone: a damaged file must be reported."""
     name = path.name.lower()
-    beside = name == LABELS or "labels-idx1" in name  # a file of labels
+    beside = name == LABELS_FILE or "labels-idx1" in name  # a file of labels
     return not name.startswith(".") and not beside and _opener(name) is not None
 
 

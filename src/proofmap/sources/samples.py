@@ -14,7 +14,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from proofmap.data.images import LABELS, UNKNOWN, read_labels
+from proofmap.data.images import LABELS_FILE, UNKNOWN, read_labels
 from proofmap.errors import FileError, InputError
 from proofmap.explainers.origin import File, Source
 from proofmap.sources.file_formats import known, open_part, try_part
@@ -150,8 +150,8 @@ def _refuse(error: OSError) -> None:
 
 def _labels(folder: Path, opened: Mapping[Path, Part]) -> tuple[dict[Path, Sequence[int]], str]:
     """Read a folder's labels.csv: the labels of its files, and a sentence about missing and unused labels."""
-    if not (folder / LABELS).is_file():
+    if not (folder / LABELS_FILE).is_file():
         return {}, ""
     names = {file: file.relative_to(folder).as_posix() for file, part in opened.items() if part.single}
-    by_name, note = read_labels(folder / LABELS, list(names.values()))
+    by_name, note = read_labels(folder / LABELS_FILE, list(names.values()))
     return {file: [by_name[name]] for file, name in names.items() if name in by_name}, note

@@ -15,7 +15,7 @@ from proofmap.graph.builder.unrolled_recurrent import Cell, State, unroll
 from proofmap.graph.onnx.operators.node_inputs import Call, require_computed
 
 _MAX_TIME_STEPS = 512  # longest sequence: each time step adds about ten nodes
-_ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu"}
+_ACTIVATION_OPERATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu"}
 _DEFAULT_ACTIVATIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 _TORCH_GATE_ORDER = {"RNN": [0], "GRU": [1, 0, 2], "LSTM": [0, 2, 3, 1]}  # ONNX: z, r, n and i, o, f, g
 
@@ -73,14 +73,14 @@ def _cells(call: Call, weight: Value, inner: Value, bias: Value | None) -> list[
     usual = _DEFAULT_ACTIVATIONS[call.op]
     names = call.get("activations", usual * len(weights))
     names = [name.decode() if isinstance(name, bytes) else name for name in names]
-    if call.get("activation_alpha") or call.get("activation_beta") or not {*names} <= {*_ACTIVATIONS}:
+    if call.get("activation_alpha") or call.get("activation_beta") or not {*names} <= {*_ACTIVATION_OPERATIONS}:
         raise NoRule(f"with the functions {', '.join(names)}")
     if len(names) != len(usual) * len(weights) or {w.shape[0] for w in (weights, inners, biases)} != {len(weights)}:
         raise ModelError(f"{call.op} (node {call.name!r}) has weights or functions that do not fit its directions")
     reset_first = not call.get("linear_before_reset", 0)
     cells = []
     for k, both in enumerate(biases):
-        functions = [_ACTIVATIONS[name] for name in names[k * len(usual) : (k + 1) * len(usual)]]
+        functions = [_ACTIVATION_OPERATIONS[name] for name in names[k * len(usual) : (k + 1) * len(usual)]]
         parts = (weights[k], both.chunk(2)[0], inners[k], both.chunk(2)[1])
         w, shift, state_w, state_shift = (_in_torch_order(call.op, part) for part in parts)
         cells.append(Cell(call.op.lower(), w, shift, state_w, state_shift, functions, reset_first=reset_first))
