@@ -14,7 +14,7 @@ State = tuple[Value, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class RecurrentCell:
     """One layer in one direction: its gates are W x + b + V h + c, in torch's order.
 
     kind: "lstm", "gru" or "rnn". functions: the activations of the gates, of the new value and, for an LSTM, of its
@@ -42,7 +42,7 @@ class Cell:
         return y if shift is None else y + shift
 
 
-def _lstm(b: Builder, name: str, cell: Cell, x: str, state: State) -> State:
+def _lstm(b: Builder, name: str, cell: RecurrentCell, x: str, state: State) -> State:
     """c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c'), then projected if there is a matrix; gates i, f, g, o."""
     h, c = state
     parts = _split_gates(b, f"{name}.part", b.add(f"{name}.gates", x, cell.from_state(b, f"{name}.own", h)), 4)
@@ -56,7 +56,7 @@ def _lstm(b: Builder, name: str, cell: Cell, x: str, state: State) -> State:
     ), new
 
 
-def _gru(b: Builder, name: str, cell: Cell, x: str, state: State) -> State:
+def _gru(b: Builder, name: str, cell: RecurrentCell, x: str, state: State) -> State:
     """h' = n + σ(z) (h - n), with gates in the order r, z, n.
 
     n = tanh(x_n + σ(r) (V_n h + c_n)), or with reset_first n = tanh(x_n + V_n (σ(r) h) + c_n).
@@ -74,7 +74,7 @@ def _gru(b: Builder, name: str, cell: Cell, x: str, state: State) -> State:
     return (b.add(f"{name}.out", n, scalar_functions.mul(b, f"{name}.kept", z, b.sub(f"{name}.step", h, n))),)
 
 
-def _rnn(b: Builder, name: str, cell: Cell, x: str, state: State) -> State:
+def _rnn(b: Builder, name: str, cell: RecurrentCell, x: str, state: State) -> State:
     """h' = f(W x + b + V h + c)."""
     gates = b.add(f"{name}.sum", x, cell.from_state(b, f"{name}.own", state[0]))
     return (b.add_node(f"{name}.out", cell.functions[0], [gates]),)
@@ -94,7 +94,7 @@ def unroll(
     b: Builder,
     name: str,
     x: str,
-    cells: Sequence[Cell],
+    cells: Sequence[RecurrentCell],
     states: Sequence[State],
     directions: int,
     reverse: bool = False,

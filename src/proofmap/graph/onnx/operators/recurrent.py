@@ -11,7 +11,7 @@ from torch import Tensor
 from proofmap.errors import ModelError
 from proofmap.graph.builder import slicing
 from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule, Value, require_constant
-from proofmap.graph.builder.unrolled_recurrent import Cell, State, unroll
+from proofmap.graph.builder.unrolled_recurrent import RecurrentCell, State, unroll
 from proofmap.graph.onnx.operators.node_inputs import Call, require_computed
 
 _MAX_TIME_STEPS = 512  # longest sequence: each time step adds about ten nodes
@@ -62,7 +62,7 @@ def _check(call: Call, length: int, lengths: Value | None, peepholes: Value | No
         raise NoRule(f"of more than {_MAX_TIME_STEPS} steps")
 
 
-def _cells(call: Call, weight: Value, inner: Value, bias: Value | None) -> list[Cell]:
+def _cells(call: Call, weight: Value, inner: Value, bias: Value | None) -> list[RecurrentCell]:
     """Return one cell for each direction."""
     weights, inners = (require_constant(value, "weights").double() for value in (weight, inner))
     biases = (
@@ -83,7 +83,7 @@ def _cells(call: Call, weight: Value, inner: Value, bias: Value | None) -> list[
         functions = [_ACTIVATION_OPERATIONS[name] for name in names[k * len(usual) : (k + 1) * len(usual)]]
         parts = (weights[k], both.chunk(2)[0], inners[k], both.chunk(2)[1])
         w, shift, state_w, state_shift = (_in_torch_order(call.op, part) for part in parts)
-        cells.append(Cell(call.op.lower(), w, shift, state_w, state_shift, functions, reset_first=reset_first))
+        cells.append(RecurrentCell(call.op.lower(), w, shift, state_w, state_shift, functions, reset_first=reset_first))
     return cells
 
 
@@ -94,7 +94,13 @@ def _in_torch_order(op: str, rows: Tensor) -> Tensor:
 
 
 def _run_sample(
-    b: Builder, name: str, call: Call, x: str, cells: Sequence[Cell], starts: Sequence[Tensor | None], sample: int
+    b: Builder,
+    name: str,
+    call: Call,
+    x: str,
+    cells: Sequence[RecurrentCell],
+    starts: Sequence[Tensor | None],
+    sample: int,
 ) -> list[str]:
     """Unroll one sample (length, features); return outputs (length, directions, size) and the last states."""
     size, swapped = cells[0].state_weight.shape[1], bool(call.get("layout", 0))

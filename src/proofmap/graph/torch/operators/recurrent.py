@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule, Value
-from proofmap.graph.builder.unrolled_recurrent import Cell, State, unroll
+from proofmap.graph.builder.unrolled_recurrent import RecurrentCell, State, unroll
 from proofmap.graph.torch.batch_axis import DisplacedBatch, reshape_source
 from proofmap.graph.torch.operators.shapes import operators
 
@@ -49,14 +49,16 @@ def _recurrent(layer: str, b: Builder, name: str, x: Any, hx: Any, params: Seque
     return [y, *(_last_states(b, f"{name}.last", column, error) for column in zip(*last, strict=True))]
 
 
-def _cells(layer: str, params: Sequence[Tensor], count: int, biased: bool) -> list[Cell]:
+def _cells(layer: str, params: Sequence[Tensor], count: int, biased: bool) -> list[RecurrentCell]:
     """Return the cell of each layer and direction: two matrices, two biases if any, and a projection if any."""
     kind, functions = _LAYERS[layer]
     size, cells = len(params) // count, []
     for k in range(0, len(params), size):
         weight, state_weight, *rest = params[k : k + size]
         (bias, state_bias), projection = (rest[:2], rest[2:]) if biased else ((None, None), rest)
-        cells.append(Cell(kind, weight, bias, state_weight, state_bias, functions, next(iter(projection), None)))
+        cells.append(
+            RecurrentCell(kind, weight, bias, state_weight, state_bias, functions, next(iter(projection), None))
+        )
     return cells
 
 
