@@ -27,6 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `fuzz` and `tests` are folders of the repository
 
 from fuzz.checker.campaign import CAMPAIGNS, Tally, trials
+from fuzz.shares import add_share, seeds_of
 
 _PROGRESS_SECONDS = 30.0  # time between two lines of progress
 
@@ -67,23 +68,13 @@ def _stop(*_: object) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("campaign", choices=list(CAMPAIGNS))
-    parser.add_argument("--count", type=int, default=1000, help="how many seeds")
-    parser.add_argument("--seed", type=int, default=0, help="the first of them")
-    parser.add_argument("--share", type=_share, default=(1, 1), metavar="K/N", help="every N-th seed, from the K-th on")
-    parser.add_argument("--findings", type=Path, metavar="FOLDER", help="where the files of findings go")
+    parser.add_argument("--count", type=int, default=1000, help="number of seeds")
+    parser.add_argument("--seed", type=int, default=0, help="first seed")
+    add_share(parser)
+    parser.add_argument("--findings", type=Path, metavar="FOLDER", help="store the files of findings in this folder")
     args = parser.parse_args()
-    share, shares = args.share
-    args.seeds = range(args.seed + share - 1, args.seed + args.count, shares)
-    if not args.seeds:
-        parser.error(f"got {args.count} seeds, too few for {shares} shares, expected at least {share}")
+    args.seeds = seeds_of(parser, args.seed, args.count, args.share, "seeds")
     return args
-
-
-def _share(text: str) -> tuple[int, int]:
-    k, _, n = text.partition("/")
-    if not (k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n)):
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected K/N with K from 1 to N")
-    return int(k), int(n)
 
 
 def _counts(tally: Tally) -> str:

@@ -48,6 +48,7 @@ except ModuleNotFoundError:  # without onnx, only torch networks can be tested
 from fuzz.hunting import networks, tiny
 from fuzz.hunting.finding import FINDING_KINDS, Finding, Tally
 from fuzz.hunting.hunt import hunt
+from fuzz.shares import add_share, seeds_of
 
 _PROGRESS_SECONDS = 30.0  # time between two lines of progress
 _MAX_SEED_SECONDS = 300  # a seed that takes longer is a finding
@@ -105,23 +106,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no new seed after this time")
     parser.add_argument("--only", choices=["bounds", "exact", "hostile", "onnx"], help="run only one part")
-    parser.add_argument(
-        "--share", type=_share, default=(1, 1), metavar="K/N", help="every N-th seed, starting with the K-th"
-    )
+    add_share(parser)
     parser.add_argument("--add", type=Path, nargs="+", metavar="FILE", help="only sum the last lines of these files")
     args = parser.parse_args()
-    share, shares = args.share
-    args.seeds = range(args.seed + share - 1, args.seed + args.networks, shares)
-    if not args.seeds:
-        parser.error(f"got {args.networks} networks, too few for {shares} shares, expected at least {share}")
+    args.seeds = seeds_of(parser, args.seed, args.networks, args.share, "networks")
     return args
-
-
-def _share(text: str) -> tuple[int, int]:
-    k, _, n = text.partition("/")
-    if not (k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n)):
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected K/N with K from 1 to N")
-    return int(k), int(n)
 
 
 def _one(seed: int, tally: Tally, folder: Path, only: str | None) -> list[Finding]:
