@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Break:
-    """One change: in `file`, `old` becomes `new`; `tests` must fail."""
+    """One change: in `file`, `old` becomes `new`; `tests` must notice."""
 
     file: str
     old: str
@@ -610,8 +610,8 @@ BREAKS = [
         'in ("margin", "apart", "mean")',
         "tests/text/test_figure_titles.py",
     ),
-    # statements, and the ball that they name
-    # proven scores
+    # what is proven, and over which ball
+    # what is proven of scores
     Break(
         "verify/overlap.py", "most = torch.maximum(self.frozen, self.nominal[:, None])", "most = self.frozen", PROVEN
     ),

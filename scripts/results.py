@@ -2,9 +2,9 @@
 
     python scripts/results.py OUT
 
-OUT contains a folder for each benchmark, from `proofmap bench NAME --out OUT/NAME`. In the page, the text between `<!--
-NAME/FILE -->` and `<!-- end -->` is replaced by that file. The figures `results/NAME-FILE.png` are copied. Parts that
-are missing in OUT stay unchanged.
+OUT holds a folder for each benchmark, as `proofmap bench NAME --out OUT/NAME` leaves them. In the page, what stands
+between `<!-- NAME/FILE -->` and `<!-- end -->` is replaced by that file; its figures, `results/NAME-FILE.png`,
+are copied. What OUT does not have stays as it is.
 """
 
 from __future__ import annotations

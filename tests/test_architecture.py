@@ -150,47 +150,6 @@ def test_an_allowed_import_passes(part: str, source: str, package: str) -> None:
     assert violations(part, source, package) == []
 
 
-def texts() -> Iterator[tuple[Path, str]]:
-    """Yield the project's own text files: no environment, cache, build output or binary."""
-    skipped = {"build", "dist", "out", "__pycache__"}
-    for path in sorted(ROOT.rglob("*")):
-        folders = path.relative_to(ROOT).parts[:-1]
-        hidden = any(name.startswith(".") and name != ".ci" for name in folders)
-        if hidden or skipped.intersection(folders) or any(name.endswith(".egg-info") for name in folders):
-            continue
-        if path.is_file():
-            try:
-                yield path, path.read_text(encoding="utf-8")
-            except UnicodeDecodeError:
-                continue
-
-
-def test_the_text_names_no_package_registry() -> None:
-    read = dict(texts())
-    assert ROOT / "pyproject.toml" in read
-    named = [
-        f"{path.relative_to(ROOT)}: {host}" for path, text in read.items() for host in REGISTRY_HOSTS if host in text
-    ]
-    assert named == []
-
-
-def warned(source: str) -> list[str]:
-    """Return the category of each `warnings.warn` in a module, "" if it has none."""
-    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    return [
-        ast.unparse(call.args[1]) if len(call.args) > 1 else ""
-        for call in calls
-        if ast.unparse(call.func) == "warnings.warn"
-    ]
-
-
-def test_one_line_switches_all_warnings_off() -> None:
-    """All warnings of Proofmap have one class."""
-    found = [category for path in MODULES for category in warned(path.read_text(encoding="utf-8"))]
-    assert set(found) == {"ProofmapWarning"}
-    assert warned("import warnings\nwarnings.warn('a')\nwarnings.warn('b', UserWarning)") == ["", "UserWarning"]
-
-
 # --- names and folders ---
 
 MAX_ROOT_MODULES, MAX_FOLDER_MODULES = 8, 16
@@ -287,3 +246,44 @@ def test_a_clause_is_found() -> None:
     text = '"""What it does."""\nclass A:\n    """Of B."""\ndef f():\n    """Return how."""\n    x = 1  # of y\n'
     assert clauses(text) == ["What it does.", "Of B."]
     assert comments_with_of(text) == ["# of y"]
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Yield the project's own text files: no environment, cache, build output or binary."""
+    skipped = {"build", "dist", "out", "__pycache__"}
+    for path in sorted(ROOT.rglob("*")):
+        folders = path.relative_to(ROOT).parts[:-1]
+        hidden = any(name.startswith(".") and name != ".ci" for name in folders)
+        if hidden or skipped.intersection(folders) or any(name.endswith(".egg-info") for name in folders):
+            continue
+        if path.is_file():
+            try:
+                yield path, path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                continue
+
+
+def test_the_text_names_no_package_registry() -> None:
+    read = dict(texts())
+    assert ROOT / "pyproject.toml" in read
+    named = [
+        f"{path.relative_to(ROOT)}: {host}" for path, text in read.items() for host in REGISTRY_HOSTS if host in text
+    ]
+    assert named == []
+
+
+def warned(source: str) -> list[str]:
+    """Return the category of each `warnings.warn` in a module, "" if it has none."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return [
+        ast.unparse(call.args[1]) if len(call.args) > 1 else ""
+        for call in calls
+        if ast.unparse(call.func) == "warnings.warn"
+    ]
+
+
+def test_one_line_switches_all_warnings_off() -> None:
+    """All warnings of Proofmap have one class."""
+    found = [category for path in MODULES for category in warned(path.read_text(encoding="utf-8"))]
+    assert set(found) == {"ProofmapWarning"}
+    assert warned("import warnings\nwarnings.warn('a')\nwarnings.warn('b', UserWarning)") == ["", "UserWarning"]

@@ -1,4 +1,4 @@
-"""A share of the campaigns against the checker, the same at every run, and tests that they find deliberate errors."""
+"""A share of the campaigns against the checker, the same at every run; and that they see what is broken on purpose."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_change_of_a_certificate_is_drawn() -> None:
     assert {change for seed in range(150) for change in forgeries.forged(seed)[1]} == {*forgeries.CHANGES}
 
 
-def test_fields_of_a_file_are_written_as_they_were_read() -> None:
+def test_what_the_fields_of_a_file_are_read_as_is_written_again() -> None:
     for seed in range(0, 60, 3):
         data = draws.drawn(seed).data
         assert wire.written(wire.read(data, onnx.ModelProto.DESCRIPTOR)) == data
@@ -64,15 +64,15 @@ def test_no_file_is_read_wrongly() -> None:
     assert tally.counts["agreed"] > 40
 
 
-def test_no_hostile_network_is_accepted_wrongly() -> None:
+def test_no_network_that_rounding_fools_is_accepted_wrongly() -> None:
     tally = tried("networks", NETWORKS)
     assert not tally.findings, "\n".join(map(str, tally.findings))
     assert tally.counts["accepted"] > len(NETWORKS) / 2
     assert tally.counts["fooled without rounding"] > 0
 
 
-def test_every_order_of_computation_is_close_to_the_exact_values() -> None:
-    """onnxruntime computes one of them, nearly."""
+def test_every_way_of_computing_is_close_to_the_exact_one() -> None:
+    """And onnxruntime computes one of them, nearly."""
     for seed in range(len(networks.KINDS)):
         one = networks.drawn(seed)
         if one.kind in ("dense", "normed", "convolved", "pruned", "scaled"):
@@ -89,7 +89,7 @@ SLOW = {"files": range(300, 900), "networks": range(22, 33), "forgeries": range(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
-def test_a_larger_share_finds_nothing_accepted_wrongly(name: str) -> None:
+def test_nothing_of_more_is_accepted_wrongly(name: str) -> None:
     tally = tried(name, SLOW[name])
     assert not tally.findings, "\n".join(map(str, tally.findings))
     assert tally.counts["accepted"] + tally.counts["agreed"] > 0
@@ -98,7 +98,7 @@ def test_a_larger_share_finds_nothing_accepted_wrongly(name: str) -> None:
 @pytest.mark.whole
 @pytest.mark.parametrize("name", WHOLE)
 def test_nothing_is_accepted_wrongly(name: str, tmp_path: Path) -> None:
-    """In new processes, because onnxruntime may crash."""
+    """In processes of their own: onnxruntime may crash."""
     command = [sys.executable, str(SCRIPT), name, "--count", str(WHOLE[name]), "--findings", str(tmp_path)]
     done = run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
@@ -117,7 +117,7 @@ fuzz_checker.main()
 
 
 @pytest.mark.slow
-def test_a_crash_is_a_finding_and_the_campaign_continues() -> None:
+def test_a_crash_is_a_finding_and_the_campaign_goes_on() -> None:
     root = SCRIPT.parents[1]
     done = run([sys.executable, "-c", CRASH], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
@@ -135,7 +135,7 @@ def test_a_crash_is_a_finding_and_the_campaign_continues() -> None:
     assert "seed 5: crashed: the process ends with -6" in done.stdout
 
 
-# --- deliberate errors are found ---
+# --- what is broken on purpose is seen ---
 
 
 def seen(words: str, seeds: range) -> bool:
@@ -143,7 +143,7 @@ def seen(words: str, seeds: range) -> bool:
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], None]) -> None:
-    """Return a reader whose networks are changed before they are used."""
+    """A reader whose networks are changed before anyone sees them."""
     whole = checker.read_network
 
     def read(*args: Any) -> checker.Network:
@@ -154,7 +154,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], None]) -> No
     monkeypatch.setattr(checker, "read_network", read)
 
 
-def test_a_bias_changed_by_a_thousandth_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bias_that_is_off_by_a_thousandth_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def moved(network: Any) -> None:
         for node in network.nodes:
             if node.op == "linear":
@@ -164,14 +164,14 @@ def test_a_bias_changed_by_a_thousandth_is_found(monkeypatch: pytest.MonkeyPatch
     assert seen("differs", range(60))
 
 
-def test_a_file_that_does_not_run_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """onnxruntime gets one byte less than the reader."""
+def test_a_file_that_does_not_run_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnxruntime is given one byte less than the reader."""
     run = runtime.session
     monkeypatch.setattr(runtime, "session", lambda data, level: run(data[:-1], level))
     assert seen("does not run", range(60))
 
 
-def test_a_softmax_is_compared_by_its_logits() -> None:
+def test_a_softmax_is_compared_by_what_it_says_of_logits() -> None:
     logits = np.array([1.0, -2.0, 0.5])
     p = np.exp(logits) / np.exp(logits).sum()
     ends, margin = (logits - 1e-6, logits + 1e-6), 2.0**-16
@@ -188,13 +188,13 @@ def test_a_change_that_does_not_fit_leaves_the_draw() -> None:
         oddities.no_attribute(Draw(0), model)
 
 
-def test_a_bound_over_a_smaller_ball_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_over_a_ball_that_is_too_small_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = checker.Prover.derive
     monkeypatch.setattr(checker.Prover, "derive", lambda self, proof: whole(self, proof) - 10.0)
     assert seen("over a ball", range(0, 60, 2))
 
 
-def test_a_checker_that_accepts_everything_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checker_that_believes_everything_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checker, "check", lambda *_: "")
     found = [str(finding) for finding in tried("forgeries", range(150)).findings]
     assert sum("upper ends" in one for one in found) > 5
@@ -202,15 +202,15 @@ def test_a_checker_that_accepts_everything_is_found(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_a_prover_without_rounding_analysis_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The prover's bounds hold over the reals, not for float32."""
+def test_a_prover_without_rounding_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds over the reals in the place of those for float32."""
     whole = checker.Prover.derive
     monkeypatch.setattr(checker.Prover, "derive", lambda self, proof: whole(self, proof)[[1, 1]])
     assert "unsound" in {finding.outcome for finding in tried("networks", NETWORKS).findings}
 
 
 @pytest.mark.slow
-def test_a_dossier_with_uncompared_tables_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dossier_whose_tables_are_not_compared_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = checker.derive_members
 
     def believed(model: str, words: Any, samples: Any, claims: Any, members: dict[str, bytes]) -> dict[str, bytes]:
