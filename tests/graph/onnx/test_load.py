@@ -148,7 +148,7 @@ def test_data_of_attributes_is_checked_too(tmp_path: Path) -> None:
         loaded(model, tmp_path)
 
 
-# --- what is refused ---
+# --- errors ---
 
 
 def test_foreign_files_are_refused(tmp_path: Path) -> None:

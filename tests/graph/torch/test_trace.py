@@ -220,7 +220,7 @@ def test_as_graph_takes_graphs_and_modules_only() -> None:
         as_graph("net.onnx", x)
 
 
-# --- what is refused ---
+# --- errors ---
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,7 @@ def test_minus_infinity_outside_masks_is_refused(call: Callable[[Tensor, Tensor]
         trace(Masked(call).double(), torch.rand(1, *SHAPE, dtype=torch.float64))
 
 
-# --- what is refused ---
+# --- errors ---
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] = {
     "samples as time": (lambda: nn.LSTM(4, 3), out, r"lstm \(node 'layer'\) mixes the samples"),
