@@ -81,9 +81,11 @@ class ModelOptions:
             "layout": self.layout,
             "range": None if self.values is None else texts.pair(self.values, "--range"),
         }
-        from proofmap.sources import read_model, stated
+        from proofmap.sources import preparation_of, read_model
 
-        preparation = replace(stated(name), **{field: value for field, value in given.items() if value is not None})
+        preparation = replace(
+            preparation_of(name), **{field: value for field, value in given.items() if value is not None}
+        )
         if bare:
             preparation = replace(preparation, mean=None, std=None)
         return read_model(name, weights=self.weights, preparation=preparation, classes=self.classes)

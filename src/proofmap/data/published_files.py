@@ -1,14 +1,14 @@
-"""The published files of the data sets, by the SHA-256 of their unpacked content.
+"""The published files of MNIST and CIFAR-10, with the SHA-256 of their unpacked content.
 
-A wrong byte in a data set changes accuracies and explanations without a word, so the loaders refuse a file whose
-content is not the published one, unless they are told not to verify.
+A wrong byte in a data set changes accuracies and explanations without any error. The loaders therefore refuse a file
+that differs from the published one, unless `verify=False`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from proofmap.errors import FileError
+from proofmap.errors import FileError, InputError
 
 PUBLISHED = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -24,8 +24,22 @@ PUBLISHED = {
 }
 
 
+def check_split(split: str) -> None:
+    """Raise InputError unless the split is "train" or "test"."""
+    if split not in ("train", "test"):
+        raise InputError(f"got split {split!r}, expected 'train' or 'test'")
+
+
+def first_file(*paths: Path, otherwise: str) -> Path:
+    """Return the first of these paths that is a file; raise FileError with a message otherwise."""
+    for path in paths:
+        if path.is_file():
+            return path
+    raise FileError(otherwise)
+
+
 def check(path: Path, name: str, digest: str) -> None:
-    """Raise FileError unless `digest`, the SHA-256 of what `path` holds, is that of the published file `name`."""
+    """Raise FileError unless `digest`, the SHA-256 of the content of `path`, is that of the published file `name`."""
     if digest != PUBLISHED[name]:
         raise FileError(
             f"{path} is not the published {name}: its content has SHA-256 {digest}, expected {PUBLISHED[name]}; "
