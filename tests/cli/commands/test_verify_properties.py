@@ -142,8 +142,8 @@ def test_an_unknown_answer_counts_the_open_cases(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "message"),
     [
-        ("(assert (not (<= Y_0 1)))", (), "says (not (<= Y_0 1)), expected declare-const, or assert with and, or"),
-        ("", (), "asserts nothing of the outputs"),
+        ("(assert (not (<= Y_0 1)))", (), "contains (not (<= Y_0 1)), expected declare-const, or assert with and, or"),
+        ("", (), "asserts nothing about the outputs"),
         (
             "(declare-const Y_2 Real)(assert (<= Y_2 0))",
             (),
