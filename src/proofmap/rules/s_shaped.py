@@ -1,6 +1,4 @@
-"""Relaxation of functions with inflections (sigmoid, tanh, erf, ELU, swish): the tightest lines at the interval's
-middle.
-"""
+"""Relaxation of functions with inflections (sigmoid, tanh, ELU, swish): the tightest lines at the interval's middle."""
 
 from __future__ import annotations
 
