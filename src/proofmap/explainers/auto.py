@@ -31,7 +31,6 @@ from proofmap.inputs.ball import Ball
 from proofmap.runtime.outward_numbers import NOT_COVERED
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_number
-from proofmap.text.figure_titles import title
 from proofmap.text.proven_ranks import ranks, searched, standing
 from proofmap.text.wording import around, plural, radius, share
 from proofmap.verify.radius import RadiusTrials, radius_until
@@ -83,6 +82,8 @@ class Answer:
     def _verdict(self, k: int) -> str:
         """Return the title of sample k: what is proven about it."""
         if self.proof is not None and _radius_of(self.proof, k) > 0:
+            from proofmap.text.figure_titles import title  # imports this package
+
             return title(self.proof, k, None)
         reason = self.said[1] if self.proof is None else f"{_NOT_PROVEN}: no radius of this input could be proven."
         return f"class {int(self.map.target[k])} · {reason}"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from proofmap.explainers.explanation import Explanation, format_overlap
-from proofmap.runtime.outward_numbers import NOT_COVERED
+from proofmap.runtime.outward_numbers import NOT_COVERED, format_overlap
 from proofmap.text.wording import confidence, known_side, noise
 from proofmap.verify.objective import decides
 from proofmap.verify.overlap import Overlap
+
+if TYPE_CHECKING:
+    from proofmap.explainers.explanation import Explanation
 
 # The question that a sample's overlap answers. "decision": does the class hold? "targeted": can raising values alone,
 # or lowering them alone, reach one other class? "own": the same for the class that the sample already has. "other": a

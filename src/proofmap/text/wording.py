@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from proofmap.explainers.explanation import Explanation, Guarantee
-from proofmap.runtime.outward_numbers import NOT_COVERED, format_interval, format_overlap
+from proofmap.runtime.outward_numbers import NOT_COVERED, Guarantee, format_interval, format_overlap
 from proofmap.verify.objective import decides
 from proofmap.verify.overlap import Overlap
+
+if TYPE_CHECKING:
+    from proofmap.explainers.explanation import Explanation
 
 _RADIUS_DIGITS = 6
 _EXACT_RADIUS_LENGTH = 8  # a radius of at most this many characters is printed unchanged
