@@ -15,7 +15,9 @@ The gradient needs one run of the relaxed network: with δ* the maximiser of the
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import torch
@@ -201,6 +203,7 @@ def optimise(
     steps: int,
     member: Tensor | None = None,
     rates: tuple[float, float],
+    until: float = inf,
 ) -> BestChoice:
     """Minimise the bounds of rows over slopes and multipliers by Adam, on B or on one member (B,) of each part.
 
@@ -209,6 +212,7 @@ def optimise(
     Args:
         rates: Step sizes of slopes, and of multipliers relative to the mean unit coefficient of the part, because
             multipliers have that size.
+        until: A time of `time.monotonic`. No step begins after it.
     """
     choice = start
     lines = unit_lines(units, x, start.slopes)
@@ -222,7 +226,7 @@ def optimise(
         swing, delta = balls.maximise(bounded.form, member)
         now = BestChoice(choice, bounded.bias + swing, branching_losses(units, x, lines, bounded.of_units), delta)
         best = now if best is None else _smaller_bounds(now, best)
-        if step == steps:
+        if step == steps or time.monotonic() > until:
             break
         z = evaluate_relaxed(units, delta, lines, bounded.of_units)
         low, high, g = z - x.lower, z - x.upper, choice.multipliers

@@ -1,0 +1,67 @@
+"""Rigorous lower bounds of the network's outputs at single inputs: the value in float64, minus all rounding errors.
+
+The bounds hold for the network over the real numbers and for the network as float32 runs it. They make a value that an
+attack reached a proven lower bound of a maximum.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import torch
+from torch import Tensor
+
+from proofmap.bounds import Cases, Method, solve
+from proofmap.graph import Graph
+from proofmap.inputs.family import Family
+from proofmap.rounding.float32_sums import gamma
+from proofmap.rounding.search_errors import EXTRA_ERRORS, FLOAT64_UNDERFLOW, FLOAT64_UNIT, SUM_MARGIN
+from proofmap.rules import Interval
+from proofmap.search.beta_crown import bound_rows, unit_lines
+from proofmap.search.unstable_units import Units
+
+_ENTRIES_AT_ONCE = 2**22  # coefficients of points and units that are processed together: limits the memory
+
+
+def lower_bounds_at_points(graph: Graph, points: Tensor, forms: Tensor, method: Method, available: int) -> Tensor:
+    """Return lower bounds (K, R) of forms (K, R, classes) of the outputs at points (K, *shape), by a bound method."""
+    still = torch.zeros_like(points)
+    balls = Family(points, still, still, inf, still.flatten(1)[:, 0])
+    return -solve(graph, Cases(balls), -forms, method, "one-pass", available, rigorous=True)[:, 0]
+
+
+def unit_lower_bounds(units: Units, delta: Tensor) -> Tensor:
+    """Return lower bounds (M,) of the largest row at points δ (M, d) of the units' ball.
+
+    The units' equations hold up to their radii at every point of the ball, so all points share these radii. With ẑ as
+    computed from û = max(ẑ, 0), every unit obeys |z - ẑ| <= e, where level by level
+
+        e = ρ + |M| e_u + γ_n (|A| |δ| + |b| + |M| û),    e_u = e, or 0 where ẑ + e <= 0.
+
+    A row is then bounded on the intervals [ẑ - e, ẑ + e], as a part of the ball.
+    """
+    at_once = max(1, _ENTRIES_AT_ONCE // (delta.shape[1] + len(units)))
+    return torch.cat([_lower_bounds(units, some) for some in delta.split(at_once)])
+
+
+def _lower_bounds(units: Units, delta: Tensor) -> Tensor:
+    inputs, reach = units.inputs, delta.abs()
+    assert inputs.radius is not None
+    part = gamma(delta.shape[1] + len(units) + EXTRA_ERRORS, FLOAT64_UNIT)
+    z, size = delta @ inputs.weight.T + inputs.bias, reach @ inputs.weight.abs().T + inputs.bias.abs()
+    error = torch.zeros_like(z)  # e
+    moved = torch.zeros_like(z)  # e_u
+    for level in units.levels:
+        k, before = level.columns, slice(0, level.start)
+        mix, u = inputs.mix[k, before], z[:, before].clamp(min=0)
+        z[:, k] += u @ mix.T
+        size[:, k] += u @ mix.abs().T
+        errors = inputs.radius[k] + moved[:, before] @ mix.abs().T + part * size[:, k] + FLOAT64_UNDERFLOW
+        error[:, k] = SUM_MARGIN * errors
+        moved[:, k] = torch.where(z[:, k] + error[:, k] <= 0, 0, error[:, k])
+    largest = (delta @ units.rows.weight.T + units.rows.bias + z.clamp(min=0) @ units.rows.mix.T).argmax(1)
+    here, none = Interval(z - error, z + error), torch.zeros_like(z)
+    above = bound_rows(units, units.rows.pick(largest).negative(), here, unit_lines(units, here, none), none)
+    value = (above.form * delta).sum(1) + above.bias
+    terms = (above.form.abs() * reach).sum(1) + above.bias.abs()
+    return -(value + SUM_MARGIN * (part * terms + FLOAT64_UNDERFLOW))
