@@ -24,7 +24,7 @@ from proofmap.bounds import Backward, Cases, Exact
 from proofmap.bounds.engine import bound_nodes
 from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.errors import BoundError
-from proofmap.rounding.point_bounds import lower_bounds_at_points, unit_lower_bounds
+from proofmap.rounding.point_bounds import lower_bounds_at_points, rounding_of_bounds, unit_lower_bounds
 from proofmap.rounding.search_errors import (
     FLOAT64_UNIT,
     add_evaluation_error,
@@ -577,7 +577,7 @@ def test_what_roundings_take_is_room_beside_the_gap() -> None:
     at = one.family.x + delta.view(-1, *one.family.shape)
     value = (one.graph(at) @ one.forms.T).amax(1)
     own = lower_bounds_at_points(one.graph, at, one.forms.expand(5, -1, -1), Backward(), BUDGET).amax(1)
-    taken, least = value - unit_lower_bounds(units, delta), value - own
+    taken, least = rounding_of_bounds(units, delta), value - own
     assert bool((taken > least / 2).all())
     assert bool((taken < 10 * least).all())
 

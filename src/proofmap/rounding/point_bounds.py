@@ -6,6 +6,7 @@ attack reached a proven lower bound of a maximum.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import torch
@@ -45,23 +46,44 @@ def unit_lower_bounds(units: Units, delta: Tensor) -> Tensor:
 
 
 def _lower_bounds(units: Units, delta: Tensor) -> Tensor:
-    inputs, reach = units.inputs, delta.abs()
+    inputs, reach, z = units.inputs, delta.abs(), _evaluate(units, delta)
     assert inputs.radius is not None
     part = gamma(delta.shape[1] + len(units) + EXTRA_ERRORS, FLOAT64_UNIT)
-    z, size = delta @ inputs.weight.T + inputs.bias, reach @ inputs.weight.abs().T + inputs.bias.abs()
-    error = torch.zeros_like(z)  # e
+    size = reach @ inputs.weight.abs().T + inputs.bias.abs() + z.clamp(min=0) @ inputs.mix.abs().T
+    error = inputs.radius + part * size + FLOAT64_UNDERFLOW  # e
     moved = torch.zeros_like(z)  # e_u
     for level in units.levels:
         k, before = level.columns, slice(0, level.start)
-        mix, u = inputs.mix[k, before], z[:, before].clamp(min=0)
-        z[:, k] += u @ mix.T
-        size[:, k] += u @ mix.abs().T
-        errors = inputs.radius[k] + moved[:, before] @ mix.abs().T + part * size[:, k] + FLOAT64_UNDERFLOW
-        error[:, k] = SUM_MARGIN * errors
+        error[:, k] = SUM_MARGIN * (error[:, k] + moved[:, before] @ inputs.mix[k, before].abs().T)
         moved[:, k] = torch.where(z[:, k] + error[:, k] <= 0, 0, error[:, k])
-    largest = (delta @ units.rows.weight.T + units.rows.bias + z.clamp(min=0) @ units.rows.mix.T).argmax(1)
-    here, none = Interval(z - error, z + error), torch.zeros_like(z)
-    above = bound_rows(units, units.rows.pick(largest).negative(), here, unit_lines(units, here, none), none)
+    row, none = units.rows.pick(_largest_row(units, delta, z)).negative(), torch.zeros_like(z)
+    here = Interval(z - error, z + error)
+    above = bound_rows(units, row, here, unit_lines(units, here, none), none)
     value = (above.form * delta).sum(1) + above.bias
     terms = (above.form.abs() * reach).sum(1) + above.bias.abs()
     return -(value + SUM_MARGIN * (part * terms + FLOAT64_UNDERFLOW))
+
+
+def rounding_of_bounds(units: Units, delta: Tensor) -> Tensor:
+    """Estimate how much rounding errors add to a bound of the row that is largest at δ (M, d), near this point: (M,).
+
+    No proof depends on it. A search uses it to see when splits cannot help.
+    """
+    z = _evaluate(units, delta)
+    row, here, none = units.rows.pick(_largest_row(units, delta, z)), Interval(z, z), torch.zeros_like(z)
+    lines = unit_lines(units, here, none)
+    rounded, plain = (bound_rows(units, one, here, lines, none).bias for one in (row, replace(row, radius=None)))
+    return rounded - plain
+
+
+def _evaluate(units: Units, delta: Tensor) -> Tensor:
+    """Return the inputs z (M, K) of the units at δ (M, d)."""
+    z = delta @ units.inputs.weight.T + units.inputs.bias
+    for level in units.levels:
+        k = level.columns
+        z[:, k] += z[:, : level.start].clamp(min=0) @ units.inputs.mix[k, : level.start].T
+    return z
+
+
+def _largest_row(units: Units, delta: Tensor, z: Tensor) -> Tensor:
+    return (delta @ units.rows.weight.T + units.rows.bias + z.clamp(min=0) @ units.rows.mix.T).argmax(1)

@@ -25,7 +25,7 @@ from proofmap.inputs.family import Family
 from proofmap.rounding.bound_errors import RoundingErrors
 from proofmap.rounding.crossed_bounds import estimate_error
 from proofmap.rounding.float32_sums import unit_roundoff
-from proofmap.rounding.point_bounds import lower_bounds_at_points, unit_lower_bounds
+from proofmap.rounding.point_bounds import lower_bounds_at_points, rounding_of_bounds, unit_lower_bounds
 from proofmap.rounding.search_errors import enlarge_balls
 from proofmap.rules import Interval
 from proofmap.runtime import progress
@@ -183,6 +183,11 @@ class _Sample:
         """The points (1 + G, *shape) that reach them."""
         return self.reached.points[self.number].double()
 
+    @property
+    def delta(self) -> Tensor:
+        """Their differences to x, (1 + G, d)."""
+        return (self.points - self.balls.x).flatten(1)
+
     def search(self, known: Tensor, rule: StoppingRule, say: Listener) -> SearchResult:
         """First split the units, then boxes of inputs if few variables vary. known: upper bounds (1 + G,)."""
         begin = time.monotonic()
@@ -198,30 +203,29 @@ class _Sample:
         with torch.no_grad():
             try:
                 units, why = self._units(first.deadline)
-                if (
-                    self.rigorous and rule.enough == -inf and (few or units is not None)
-                ):  # a decision uses all of its time
-                    apart = self.value - self._lower_bounds(units)
-                    first = replace(first, rounding_gap=_PART_ROUNDING * apart)
-                    rule = replace(rule, rounding_gap=_BOX_ROUNDING * apart)
+                if units is not None:
+                    first = self._with_rounding_gap(first, units)
+                if few:
+                    rule = self._with_rounding_gap(rule, None)
             except KeyboardInterrupt:
                 return _without_bounds(self.value, "interrupted")
             except (MemoryError, RuntimeError, RoomError) as error:
                 if not (isinstance(error, RoomError) or is_out_of_memory(error)):
                     raise
                 return _without_bounds(self.value, "memory")
-            if units is None:
-                found = _without_bounds(self.value, why)
-            else:
+            found = _without_bounds(self.value, why)
+            if units is not None:
                 found = branch_and_bound(units, SampleBalls(self.balls), self.value.clone(), first, self._offer, report)
             if few and found.stopped in ("time", "memory", "units"):
-                above = found.upper.minimum(known)
                 problem = InputSplittingProblem(
                     self.graph, self.balls, self.forms, self.available, varying, self.rigorous
                 )
+                above = found.upper.minimum(known)
                 boxed = split_inputs(problem, above, self.value.clone(), rule, self._offer, report)
                 found = replace(boxed, parts=found.parts + boxed.parts)
-            return replace(found, lower=self._lower_bounds(units)) if self.rigorous and units is not None else found
+            if self.rigorous and units is not None:
+                found = replace(found, lower=unit_lower_bounds(units, self.delta))
+            return found
 
     def _offer(self, delta: Tensor, member: Tensor) -> Tensor:
         """Try δ (K, d) in members (K,); return the lower bounds (1 + G,) afterwards."""
@@ -239,11 +243,16 @@ class _Sample:
             return None, "time"
         return units, "units"
 
-    def _lower_bounds(self, units: Units | None) -> Tensor:
-        """Return rigorous lower bounds (1 + G,) at the points."""
+    def _with_rounding_gap(self, rule: StoppingRule, units: Units | None) -> StoppingRule:
+        """Let the bounds differ by what rounding errors cause; a decision uses all of its time instead.
+
+        Without units, the rounding errors of boxes are estimated.
+        """
+        if not self.rigorous or rule.enough > -inf:
+            return rule
         if units is None:
-            return self.lower_bounds_until(inf)
-        return unit_lower_bounds(units, (self.points - self.balls.x).flatten(1))
+            return replace(rule, rounding_gap=_BOX_ROUNDING * (self.value - self.lower_bounds_until(inf)))
+        return replace(rule, rounding_gap=_PART_ROUNDING * rounding_of_bounds(units, self.delta))
 
     def lower_bounds_until(self, until: float) -> Tensor:
         """Return rigorous lower bounds (1 + G,) at x and at the points, B's first.
