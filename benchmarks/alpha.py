@@ -1,15 +1,15 @@
-"""Alpha against Backward on whole families: bounds, seconds, and how many times Backward's time that is.
+"""Alpha and Backward on whole families: bounds, seconds, and the ratio of their times.
 
     python benchmarks/alpha.py [--steps 20] [--cells 12] [--sharings one-pass shared] [--device cpu]
                                [--reference FOLDER] [--json FILE]
 
-The packaged MLP on packaged digits. With --reference, a folder with `reference` and `onnx` in it, also the networks and
-images for which that holds bounds and seconds of another tool's optimised CROWN on five balls: "x faster" is what it
-would take for the whole family over what Alpha took, and "excess" by how much Alpha's bound is above its, as a part of
-that, the most of its four cells. MNIST images are packaged ones; those of CIFAR-10 are read from the folder that
-PROOFMAP_DATA names, or left out.
+The networks are the packaged MLP on packaged digits and, with --reference, those of a folder with the subfolders
+`reference` and `onnx`. It contains the bounds and seconds of another tool's optimised CROWN on five balls. "x faster"
+is the time that the other tool would need for the whole family, divided by Alpha's time. "excess" is the largest
+amount, over its four cells, by which Alpha's bound is above the other tool's bound, relative to the latter. MNIST
+images are packaged; CIFAR-10 images come from the folder that PROOFMAP_DATA names, and are skipped without it.
 
-Seconds on a CPU are those that the process computed, on one thread, the least of three runs.
+On a CPU, seconds are process time on one thread, the least of three runs.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ import proofmap as pm
 if TYPE_CHECKING:
     from benchmarks import measuring
 else:
-    import measuring  # a script finds what lies beside it
+    import measuring  # a script imports from its own folder
 
-BALLS = 5  # for which the other tool's seconds are
-_RUNS = 3
+REFERENCE_BALLS = 5  # the other tool's seconds are for this many balls
+_TIMED_RUNS = 3
 
 
 @dataclass(frozen=True)
 class Question:
-    """One image of a network: its ball and, where there are any, the other tool's bound and seconds."""
+    """One image of a network with its ball and, if known, the other tool's bounds and seconds."""
 
     name: str
     graph: pm.Graph
     x: Tensor
     ball: pm.Ball
-    picture: tuple[int, ...]  # the shape that cells are made for
+    picture: tuple[int, ...]  # the shape on which the grid of cells lies
     target: int | None = None
-    bounds: tuple[float, ...] = ()  # of the ball, and with each of four cells of sixteen frozen
+    bounds: tuple[float, ...] = ()  # the ball, and each of four cells of sixteen frozen
     seconds: float | None = None
 
 
 def packaged(device: str) -> Iterator[Question]:
-    """Digits of the package at two radii."""
+    """Yield digits of the package at two radii."""
     x = pm.data.digits()[0].to(device)
     graph = pm.trace(pm.zoo.mnist_mlp().to(device), x[:1])
     for index, eps in ((0, 0.01), (0, 0.02), (3, 0.02), (1, 0.04)):
@@ -61,7 +61,7 @@ def packaged(device: str) -> Iterator[Question]:
 
 
 def image(dataset: str, index: int) -> Tensor | None:
-    """One test image in [0, 1]; None where there is no such data."""
+    """Return one test image in [0, 1]; None if the data is missing."""
     if dataset == "mnist":
         return pm.data.digits()[0][index]
     file = Path(os.environ.get("PROOFMAP_DATA", "")) / "cifar-10-batches-bin" / "test_batch.bin"
@@ -72,7 +72,7 @@ def image(dataset: str, index: int) -> Tensor | None:
 
 
 def referenced(folder: Path, device: str) -> Iterator[Question]:
-    """The images that another tool has bounded."""
+    """Yield the images that the other tool has bounded."""
     for file in sorted((folder / "reference").glob("*.json")):
         figures: dict[str, Any] = json.loads(file.read_text())
         graph, shape = pm.load(folder / "onnx" / figures["net"]), tuple(figures["input"][1:])
@@ -97,7 +97,7 @@ def referenced(folder: Path, device: str) -> Iterator[Question]:
 
 
 def bound(question: Question, method: pm.bounds.Method, sharing: pm.bounds.Sharing, mask: Tensor) -> Tensor:
-    """Of the ball and of all members."""
+    """Return the bounds of the ball and of all members."""
     mask = mask.reshape(question.x.shape[1:]).to(question.x.device)
     x, ball = question.x, question.ball
     found = pm.overlap(
@@ -109,18 +109,20 @@ def bound(question: Question, method: pm.bounds.Method, sharing: pm.bounds.Shari
 def measure(
     question: Question, method: pm.bounds.Method, sharing: pm.bounds.Sharing, cells: int
 ) -> tuple[Tensor, float]:
-    """Bounds of all members, and seconds."""
+    """Return the bounds of all members, and the seconds."""
     mask, device = pm.groups.grid(cells)(question.picture), question.x.device
 
     def run() -> Tensor:
         return bound(question, method, sharing, mask)
 
-    runs = [measuring.spent(run) if device.type == "cpu" else measuring.clocked(run, device) for _ in range(_RUNS)]
+    runs = [
+        measuring.spent(run) if device.type == "cpu" else measuring.clocked(run, device) for _ in range(_TIMED_RUNS)
+    ]
     return runs[0][0], min(seconds for _, seconds in runs)
 
 
 def excess(question: Question, method: pm.bounds.Method, sharing: pm.bounds.Sharing) -> float:
-    """By how much of the other tool's bounds those with each of its four cells frozen are above them, at most."""
+    """Return the largest amount by which our bounds exceed the other tool's with each of its four cells frozen."""
     names = torch.full((16,), 4)
     names[[0, 5, 10, 15]] = torch.arange(4)
     ours = bound(question, method, sharing, names[pm.groups.grid(4)(question.picture)])[1:5]
@@ -129,7 +131,7 @@ def excess(question: Question, method: pm.bounds.Method, sharing: pm.bounds.Shar
 
 
 def main() -> None:
-    """Measure everything, print one table, and the same as JSON on request."""
+    """Measure everything and print a table, and as JSON on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--cells", type=int, default=12)
@@ -159,7 +161,7 @@ def main() -> None:
                 "alpha": [float(found[0]), float(found[1:].mean()), spent],
                 "other": question.bounds[0] if question.bounds else None,
                 "excess": excess(question, alpha, sharing) if question.bounds else None,
-                "faster": None if question.seconds is None else question.seconds / BALLS * balls / spent,
+                "faster": None if question.seconds is None else question.seconds / REFERENCE_BALLS * balls / spent,
             }
             table.append(row)
             other = f"{row['other']:9.4f} {row['excess']:8.4f} {row['faster']:8.1f}" if question.bounds else ""

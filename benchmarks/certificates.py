@@ -1,12 +1,13 @@
-"""Certificates: how large they are, how long they take to make and to check, and what trees add.
+"""Certificates: their size, the time to make and to check them, and the effect of proof trees.
 
     python benchmarks/certificates.py [--images 10] [--data FOLDER] [--seconds 10]
     python benchmarks/certificates.py cifar --data FOLDER [--images 1] [--eps 0.0002]
 
-The packaged MNIST network; digits of the package, or the first test images in a folder that has MNIST. For each radius:
-B alone and the family of 144 cells, by Backward() and with trees on top of what Exact() reached. Checking is a process
-of its own, which starts Python and numpy: `python check.py digit.proof net.onnx digit.npy`. With `cifar`: the
-CIFAR-10 network, the first test images that it gets right, B and 64 cells. Seconds are the processor's.
+The network is the packaged MNIST network. The images are packaged digits, or the first test images of a folder with
+MNIST. For each radius: B alone and the family of 144 cells, by Backward(), and with proof trees for the bounds of
+Exact(). Each check is a new process, which includes the start of Python and numpy: `python check.py digit.proof
+net.onnx digit.npy`. With `cifar`: the CIFAR-10 network, the first test images that it classifies correctly, B and 64
+cells. Seconds are process time.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ RADII = (0.005, 0.01, 0.02)
 
 @dataclass(frozen=True)
 class Row:
-    """One certificate."""
+    """The measurements of one certificate."""
 
     size: int
     made: float
     checked: float
-    above: float  # how far the claim is above what the explanation bounds
-    below: float  # and the lower end below what it met, the median of all members
+    above: float  # the claimed upper bound minus the bound of the explanation
+    below: float  # the value of the explanation's point minus the claimed lower bound; the median over all members
     proven: bool
-    pairs: int  # of groups in order, as float32 runs it too
-    reals: int  # and over the reals
+    pairs: int  # proven pairs of groups in order, for float32
+    reals: int  # the same over the reals
 
 
 def measured(images: torch.Tensor, eps: float, groups: bool, exact: bool, seconds: float) -> Iterator[Row]:
-    """One row an image; a certificate that is not accepted ends it."""
+    """Yield one row for each image; stop if the checker rejects a certificate."""
     bounds = pm.bounds.Exact(seconds=seconds) if exact else pm.bounds.Backward()
     grouping = pm.groups.grid(12) if groups else pm.groups.grid(1)
     eva = pm.EVA(pm.zoo.mnist_mlp(), pm.Ball(eps, domain=(0.0, 1.0)), groups=grouping, bounds=bounds, progress=False)
@@ -70,7 +71,7 @@ def measured(images: torch.Tensor, eps: float, groups: bool, exact: bool, second
 
 
 def _children() -> float:
-    """Seconds that processes which were started took of processors."""
+    """Return the process time of all child processes, in seconds."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

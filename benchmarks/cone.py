@@ -1,10 +1,10 @@
-"""How far the forms of the last pass differ from ball to ball, layer by layer.
+"""The share of linear forms that differ between a ball and its members, layer by layer.
 
 python benchmarks/cone.py [--onnx FILE] [--mean R G B] [--std R G B] [--eps 0.002] [--images 1] [--data FOLDER]
 
-With `sharing="shared"` every member B_u has relaxations of its own, which differ from B's only at entries that u can
-reach, u's cone, and one pass back through them. Forms could be kept from B's pass where they are the same: this prints,
-for the input of each layer, the share of lines that differ from B's, and the share of coefficients that do.
+With `sharing="shared"`, each member B_u has its own relaxations. They differ from those of B only at entries that u can
+reach, the cone of u. Forms of B's pass could be reused where they are equal. This prints, for the input of each layer,
+the share of forms that differ from B's, and the share of their coefficients.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from proofmap.rules.scalar_lines import Lines
 if TYPE_CHECKING:
     from benchmarks import convolutions
 else:
-    import convolutions  # a script finds what lies beside it
+    import convolutions  # a script imports from its own folder
 
 
 def walked(graph: pm.Graph, x: Tensor, ball: pm.Ball) -> BoundState:
-    """What is known of B and of its members before the last pass."""
+    """Return the bounds of B and of its members before the last pass."""
     walks: list[BoundState] = []
 
     def keep(work: Any, state: BoundState, final: Any, best: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def walked(graph: pm.Graph, x: Tensor, ball: pm.Ball) -> BoundState:
 
 
 def margins(graph: pm.Graph, x: Tensor) -> Tensor:
-    """The form f_c' - f_c of each sample, c' being second."""
+    """Return the form f_c' - f_c of each sample, where c' is the second largest class."""
     second = graph(x).topk(2).indices
     unit = torch.eye(graph.classes)
     return unit[second[:, 1]] - unit[second[:, 0]]
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def forms(known: BoundState, start: Tensor, owner: Tensor) -> dict[str, Any]:
-    """The form at every node on its way back from the output, by the node's name."""
+    """Return the forms at every node of the walk back from the output, by the node's name."""
     met: dict[str, Any] = {}
     backsubstitute(
         known.graph, known.graph.output, start, owner, known.relaxations, lambda node, f: met.update({node.name: f})

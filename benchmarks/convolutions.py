@@ -1,15 +1,16 @@
-"""Backward bounds of a convolutional network, 144 groups: seconds, memory, and how much work the bounds were.
+"""Backward bounds of a convolutional network with 144 groups: seconds, memory, and the number of bounded entries.
 
 python benchmarks/convolutions.py [--onnx FILE] [--mean R G B] [--std R G B] [--eps 0.002] [--images 1] [--data FOLDER]
     [--memory BYTES] [--dense]
 
-The network is the paper's for CIFAR-10, or an ONNX file; --mean and --std say how the file wants pixels normalised.
-ε is in pixels. The images are CIFAR-10's test images, from the folder of the official files, or else noise.
+The network is the paper's CIFAR-10 network, or an ONNX file; --mean and --std are its normalisation of pixels. ε is in
+units of pixels. The images are CIFAR-10's test images from the folder of the official files, or noise.
 
-Each measurement runs in a process of its own, and its memory is the most held beyond what was held before. "sent back"
-counts the entries of hidden layers whose forms went all the way to the input, "sieved" those that went a few layers.
---memory measures a budget of so many bytes too; --dense also forms that are held whole instead of as windows. Both must
-give the bounds of the first run of the same sharing: "difference" is the largest one, relative to the largest bound.
+Each measurement runs in a new process. Its memory is the peak minus the memory at the start. "to input" counts the
+entries of hidden layers whose forms were carried back to the input; "prefiltered" counts those that were carried back
+over a few layers only. --memory adds a measurement with a memory budget. --dense adds one with dense forms instead of
+windows. Both must give the bounds of the first run with the same sharing: "difference" is the largest difference,
+relative to the largest bound.
 """
 
 from __future__ import annotations
@@ -31,24 +32,24 @@ from proofmap.bounds.method import Plan
 if TYPE_CHECKING:
     from benchmarks import measuring
 else:
-    import measuring  # a script finds what lies beside it
+    import measuring  # a script imports from its own folder
 
 SHARINGS: tuple[pm.bounds.Sharing, ...] = ("shared", "one-pass")
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one measurement gave."""
+class Measurement:
+    """The results of one measurement."""
 
-    seconds: float  # an image
+    seconds: float  # per image
     peak: int
-    sent: Counter[str]
+    bounded: Counter[str]  # hidden entries by the name of the pass that bounded them
     full: Tensor
     frozen: Tensor
 
 
 def problem(args: argparse.Namespace) -> tuple[pm.Graph, Tensor, pm.Ball]:
-    """(graph, x, ball), all in the units that the network wants."""
+    """Return (graph, x, ball), all in the units of the network's input."""
     graph = pm.trace(pm.zoo.cifar_cnn(), torch.zeros(1, 3, 32, 32)) if args.onnx is None else pm.load(args.onnx)
     if args.data is None:
         pixels = torch.rand(args.images, *graph.input.shape, generator=torch.Generator().manual_seed(0))
@@ -59,21 +60,21 @@ def problem(args: argparse.Namespace) -> tuple[pm.Graph, Tensor, pm.Ball]:
     return graph, x, pm.Ball((args.eps / std).expand_as(pixels), domain=(low, high))
 
 
-_WHOLE = BackwardPass(windows=False)
+_DENSE_PASS = BackwardPass(windows=False)
 
 
 class Dense(Method):
-    """Backward bounds by forms that are held whole."""
+    """Backward bounds with dense forms."""
 
-    plans = (Plan(hidden=(_WHOLE,), final=(_WHOLE,)),)
+    plans = (Plan(hidden=(_DENSE_PASS,), final=(_DENSE_PASS,)),)
 
 
-def measure(args: argparse.Namespace, sharing: pm.bounds.Sharing, dense: bool, memory: int | None) -> Found:
-    """One call of `pm.overlap`; it changes the library for its counts, and so wants a process that ends with it."""
+def measure(args: argparse.Namespace, sharing: pm.bounds.Sharing, dense: bool, memory: int | None) -> Measurement:
+    """Measure one call of `pm.overlap`. It patches the library to count, so it needs its own process."""
     graph, x, ball = problem(args)
-    sent = count_entries()
+    bounded = count_entries()
     method = Dense() if dense else Backward()
-    pm.overlap(graph, x, ball, bounds=pm.bounds.CrownIBP(), rigorous=False)  # warm up, without a hidden entry sent back
+    pm.overlap(graph, x, ball, bounds=pm.bounds.CrownIBP(), rigorous=False)  # warm up; bounds no hidden entry backward
 
     def call() -> pm.Overlap:
         return pm.overlap(
@@ -82,29 +83,29 @@ def measure(args: argparse.Namespace, sharing: pm.bounds.Sharing, dense: bool, m
 
     with measuring.Memory("cpu") as watched:
         over, seconds = measuring.clocked(call, "cpu")
-    return Found(seconds / len(x), watched.beyond, sent, over.full, over.frozen)
+    return Measurement(seconds / len(x), watched.beyond, bounded, over.full, over.frozen)
 
 
 def count_entries() -> Counter[str]:
-    """Count, from now on, the entries substituted back to the input, and those substituted over a few layers only."""
-    sent: Counter[str] = Counter()
+    """Count from now on the entries carried back to the input, and those carried back over a few layers only."""
+    bounded: Counter[str] = Counter()
 
     def counting(name: str) -> None:
         method = getattr(BackwardBounder, name)
 
         def counted(self: Any, node: str, rows: Any, *rest: Any) -> Any:
-            sent[name] += len(rows)
+            bounded[name] += len(rows)
             return method(self, node, rows, *rest)
 
         setattr(BackwardBounder, name, counted)
 
     counting("tighten")
     counting("bound_over_last_layers")
-    return sent
+    return bounded
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """The options that say which network, which images and which ball."""
+    """Return a parser with the options for the network, the images and the ball."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--onnx", type=Path)
     parser.add_argument("--mean", type=float, nargs="+", default=[0.0])
@@ -116,7 +117,7 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure each way in its own process and print a line for it."""
+    """Run each measurement in a new process and print a line for it."""
     parser = parser_of(__doc__)
     parser.add_argument("--memory", type=int, help="a budget in bytes to measure as well")
     parser.add_argument("--dense", action="store_true", help="measure forms without windows as well: slow")
@@ -125,8 +126,8 @@ def main() -> None:
     images = f"images: {args.images}, {'noise' if args.data is None else 'from the test set'}"
     print(f"{network}; {images}; 144 groups, ε {args.eps}; {measuring.machine('cpu')}")
     print(
-        f"{'forms':<8} {'sharing':<9} {'budget MB':>9} {'s/image':>9} {'peak MB':>8} {'sent back':>9} {'sieved':>8} "
-        f"{'AO(B)':>9} {'mean AO(B_u)':>12} {'difference':>10}"
+        f"{'forms':<8} {'sharing':<9} {'budget MB':>9} {'s/image':>9} {'peak MB':>8} {'to input':>9} "
+        f"{'prefiltered':>11} {'AO(B)':>9} {'mean AO(B_u)':>12} {'difference':>10}"
     )
     ways: list[tuple[bool, int | None]] = [(False, None)]
     ways += [(False, args.memory)] if args.memory else []
@@ -139,8 +140,8 @@ def main() -> None:
             difference = measuring.largest_difference((found.full, found.frozen), (first.full, first.frozen))
             print(
                 f"{'dense' if dense else 'windows':<8} {sharing:<9} {memory / 1e6 if memory else '-':>9} "
-                f"{found.seconds:9.3f} {found.peak / 1e6:8.0f} {found.sent['tighten']:9} "
-                f"{found.sent['bound_over_last_layers']:8} "
+                f"{found.seconds:9.3f} {found.peak / 1e6:8.0f} {found.bounded['tighten']:9} "
+                f"{found.bounded['bound_over_last_layers']:11} "
                 f"{found.full.mean():9.4f} {found.frozen.mean():12.4f} {difference:10.1e}",
                 flush=True,
             )

@@ -1,10 +1,10 @@
-"""What it brings to bound scores as differences of two copies of a network, beside the two sides of their overlaps.
+"""Scores bounded as differences of two copies of a network, compared with the difference of two overlaps' bounds.
 
     python benchmarks/differences.py [--images 20] [--eps 0.01 0.02 0.04] [--cells 12]
 
-For the packaged MNIST network and its first digits, upper sides by backward bounds, lower sides by an attack: the width
-of the intervals of the scores, what the scores are about, the share proven to be above 0, and the share of pairs of
-cells in proven order, as medians over images, from the two sides alone and with the differences; seconds an image.
+For the packaged MNIST network and its first digits. Upper bounds are backward bounds, lower bounds come from an attack.
+The table shows medians over images: the width of the scores' intervals, the size of the scores, the share of scores
+that are proven to be positive, the share of pairs of cells in proven order, and the seconds per image.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proofmap.explainers.proven_scores import ProvenScores
 from proofmap.verify.objective import forms_of
 from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap, with_drops
 
-MEMORY = 2**31
+MEMORY_BYTES = 2**31
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     graph = pm.trace(pm.zoo.mnist_mlp(), x)
     logits = graph(x).detach()
     forms = forms_of(logits, logits.argmax(1), None, "margin")
-    how = OverlapSettings(Backward(), MEMORY, "shared")
+    how = OverlapSettings(Backward(), MEMORY_BYTES, "shared")
     threads = f"{torch.get_num_threads()} threads, torch {torch.__version__}"
     print(f"{len(x)} images, {args.cells} x {args.cells} cells, {threads}")
     print(f"{'ε':>6} {'from':12} {'width':>9} {'score':>9} {'above 0':>8} {'in order':>8} {'s/image':>8}")
@@ -45,17 +45,17 @@ def main() -> None:
         family = pm.Ball(eps, domain=(0.0, 1.0)).at(x, mask)
         started = time.perf_counter()
         found = family_overlap(graph, family, None, how)
-        met = attack_lower_bounds(graph, family, forms, MEMORY)
+        met = attack_lower_bounds(graph, family, forms, MEMORY_BYTES)
         sides = replace(found, full_lower=met.value[:, 0], frozen_lower=met.value[:, 1:], points=met.points)
         between = time.perf_counter()
-        closer = with_drops(sides, graph, family, forms, torch.arange(len(x)), MEMORY)
+        closer = with_drops(sides, graph, family, forms, torch.arange(len(x)), MEMORY_BYTES)
         ended = time.perf_counter()
         tell(eps, "two sides", sides, mask, (between - started) / len(x))
         tell(eps, "differences", closer, mask, (ended - between) / len(x))
 
 
 def tell(eps: float, name: str, over: Overlap, mask: torch.Tensor, seconds: float) -> None:
-    """One line. The score is what the attack makes it: no bound, but nearly always what it is."""
+    """Print one line. The score comes from the attack: it is not a bound, but nearly always the true score."""
     groups = over.frozen.shape[1]
     known = ProvenScores.of([over], mask[None], groups)
     width = (known.intervals[..., 1] - known.intervals[..., 0]).flatten(1).median(1).values.median()

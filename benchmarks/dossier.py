@@ -1,10 +1,10 @@
-"""How much processor time a dossier takes to make and to check on a bare machine, and how large it is.
+"""Dossiers: the process time to make one and to check it with numpy alone, and its size.
 
     python benchmarks/dossier.py                   # packaged digits
-    python benchmarks/dossier.py --data FOLDER     # the first of MNIST's test set
+    python benchmarks/dossier.py --data FOLDER     # the first images of MNIST's test set
 
-The checker is copied out of the dossier into an empty folder, and run there by a Python that has numpy and nothing
-else: that neither torch nor proofmap can be imported is tried first.
+The checker is copied from the dossier into an empty folder. There it runs in a Python with numpy alone; the benchmark
+first makes sure that neither torch nor proofmap can be imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MODEL = "zoo:mnist_mlp"
 
 
 def main() -> None:
-    """Make a run, a dossier of it, and check that."""
+    """Make a run and its dossier, and check the dossier."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="the folder with MNIST's official files")
     parser.add_argument("--count", type=int, default=100)
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _check(here: Path) -> float:
-    """The processor seconds of check.py alone, in an empty folder, where neither torch nor proofmap can be imported."""
+    """Return the process time of check.py in an empty folder, where neither torch nor proofmap can be imported."""
     bare, site = here / "bare", here / "site"
     bare.mkdir()
     site.mkdir()
@@ -63,7 +63,7 @@ def _check(here: Path) -> float:
             (site / name).symlink_to(installed / name)
     with ZipFile(here / "dossier.zip") as archive:
         archive.extract("check.py", bare)
-    python = [sys.executable, "-S"]  # without the packages that are installed
+    python = [sys.executable, "-S"]  # without the installed packages
     environment = {**os.environ, "PYTHONPATH": str(site)}
     for name in ("torch", "proofmap"):
         found = subprocess.run(
@@ -74,7 +74,7 @@ def _check(here: Path) -> float:
 
 
 def _seconds(command: list[str], folder: Path, **environment: str) -> float:
-    """The processor time of a command that ends well, in seconds; what it printed where it does not."""
+    """Return the process time of a command in seconds; stop with its output if it fails."""
     started = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, cwd=folder, env=environment or None, capture_output=True, text=True, check=False)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)

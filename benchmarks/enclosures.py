@@ -1,11 +1,11 @@
-"""Hybrid EVA of EfficientNet-Lite0 by its choices: radius, enclosure, attacked samples, and smooth maps of each.
+"""Hybrid EVA of EfficientNet-Lite0 for several radii, enclosures and numbers of attacked samples, with smooth maps.
 
     python benchmarks/enclosures.py --pictures FOLDER --out FOLDER [--count 40] [--every 1] [--eps 0.02 0.1]
         [--enclosures box zonotope ...] [--samples 100] [--groups 12] [--steps 100] [--subsets 200] [--device cpu|cuda]
 
-The pictures are one of EVERY among the first COUNT of FOLDER, in the order of their names: those that settings may be
-chosen on. Where samples are attacked, half of them are. OUT receives the explanations as they come, and the table; what
-is there already is not computed again.
+The pictures are every EVERY-th of the first COUNT in FOLDER, in the order of their names; settings may be chosen on
+them. With attacked samples, half of all samples are attacked. OUT receives the explanations one by one, and the table.
+Existing results are not computed again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proofmap.sources import read_model
 if TYPE_CHECKING:
     from benchmarks import measuring
 else:
-    import measuring  # a script finds what lies beside it
+    import measuring  # a script imports from its own folder
 
 ENCLOSURES: dict[str, dict[str, Any]] = {
     "box": {},
@@ -36,7 +36,7 @@ ENCLOSURES: dict[str, dict[str, Any]] = {
 
 
 def explain(graph: pm.Graph, x: torch.Tensor, eps: float, name: str, args: argparse.Namespace) -> pm.Explanation:
-    """By one enclosure at one radius; attacked samples take the place of others."""
+    """Explain with one enclosure at one radius; attacked samples replace random ones."""
     file = args.out / f"{name}-{eps:g}.proofmap"
     if not file.exists():
         attacked = int(args.samples * ENCLOSURES[name].get("attacked", 0.0))
@@ -58,7 +58,7 @@ def explain(graph: pm.Graph, x: torch.Tensor, eps: float, name: str, args: argpa
 
 
 def main() -> None:
-    """Explain in every way, and judge the maps."""
+    """Explain with every setting, and evaluate the maps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="the folder for explanations and the table")

@@ -1,4 +1,4 @@
-"""100 MNIST explanations with pixel groups, shared: seconds an image, and the ratio to separate on a few of them.
+"""100 MNIST explanations with pixel groups and sharing "shared": seconds per image, and the ratio to "separate".
 
 python benchmarks/explain.py [--images 100] [--separate 2] [--eps 0.015]
 """
@@ -13,11 +13,11 @@ import proofmap as pm
 if TYPE_CHECKING:
     from benchmarks import measuring
 else:
-    import measuring  # a script finds what lies beside it
+    import measuring  # a script imports from its own folder
 
 
 def main() -> None:
-    """Explain many images with shared bounds, a few with separate ones, in one run."""
+    """Explain many images with shared bounds and a few with separate bounds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=100)
     parser.add_argument("--separate", type=int, default=2)

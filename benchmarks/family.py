@@ -1,10 +1,10 @@
-"""separate / shared / one-pass on three networks, in one run: seconds and peak memory, rank correlation, mean AO.
+"""The sharings "separate", "shared" and "one-pass" on three networks: seconds, peak memory, rank correlation, mean AO.
 
     python benchmarks/family.py [--images 16] [--eps 0.01] [--networks mnist-mlp conv resnet] [--json FILE]
 
-Every measurement runs in a process of its own, so that peak memory is its own: the most the process held beyond what
-it held before the bounds began. The MNIST MLP is the packaged one; the two convolutional networks are fitted to the
-packaged digits when the benchmark starts (a few seconds, seeded), so that their margins are those of a trained net.
+Each measurement runs in a new process; its memory is the peak minus the memory at the start. The MNIST MLP is packaged.
+The two convolutional networks are trained on the packaged digits when the benchmark starts (a few seconds, with a fixed
+seed), so that their margins are those of trained networks.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import proofmap as pm
 if TYPE_CHECKING:
     from benchmarks import measuring
 else:
-    import measuring  # a script finds what lies beside it
+    import measuring  # a script imports from its own folder
 
 
 SHARINGS: tuple[pm.bounds.Sharing, ...] = ("separate", "shared", "one-pass")
 
 
 class Residual(nn.Module):
-    """Two convolutions around a shortcut, batch norm, ReLU, average pooling."""
+    """Two convolutions around a skip connection, batch norm, ReLU, average pooling."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,14 +47,14 @@ class Residual(nn.Module):
         self.head = nn.Sequential(nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8 * 7 * 7, 10))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, 10)."""
+        """Return logits (N, 10)."""
         x = self.stem(x)
         out: Tensor = self.head(self.block(x) + x)
         return out
 
 
 def plain() -> nn.Module:
-    """Two strided convolutions and a dense layer."""
+    """Return two strided convolutions and a dense layer."""
     return nn.Sequential(
         nn.Conv2d(1, 8, 4, stride=2, padding=1),
         nn.ReLU(),
@@ -71,7 +71,7 @@ NETWORKS = {"mnist-mlp": pm.zoo.mnist_mlp, "conv": plain, "resnet": Residual}
 
 
 def fit(name: str, folder: Path) -> None:
-    """Train a convolutional network on the packaged digits and leave its weights in the folder."""
+    """Train a convolutional network on the packaged digits and store its weights in the folder."""
     torch.manual_seed(0)
     model = NETWORKS[name]()
     x, labels = pm.data.digits()
@@ -86,7 +86,7 @@ def fit(name: str, folder: Path) -> None:
 def measure(
     name: str, sharing: pm.bounds.Sharing, images: int, eps: float, folder: str, repeats: int
 ) -> dict[str, Any]:
-    """Seconds an image (the best of some repeats), peak bytes, and the bounds themselves."""
+    """Return the seconds per image (the best of some repeats), the peak bytes, and the bounds."""
     model = NETWORKS[name]()
     weights = Path(folder) / f"{name}.safetensors"
     if weights.exists():
@@ -111,12 +111,12 @@ def measure(
 
 
 def scores(row: dict[str, Any]) -> Tensor:
-    """AO(B) - AO(B_u) of the measured bounds."""
+    """Return AO(B) - AO(B_u) of the measured bounds."""
     return torch.tensor(row["full"])[:, None] - torch.tensor(row["frozen"])
 
 
 def main() -> None:
-    """Measure everything, print one table, and the same as JSON on request."""
+    """Measure everything and print a table, and as JSON on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=16)
     parser.add_argument("--eps", type=float, default=0.01)

@@ -1,16 +1,17 @@
-"""Explanations by the hundred on one device: how long they take, how far that is from the arithmetic alone, and why.
+"""Hundreds of explanations on one device: their time, its ratio to the arithmetic alone, and where the time goes.
 
 python benchmarks/gpu.py [--device cuda|cpu] [--rows mnist cifar10 vgg16] [--data FOLDER] [--repeats 3] [--json FILE]
     [--images-mnist 500] [--images-cifar10 500] [--images-vgg16 100] [--samples 100]
     [--eps-mnist 0.01] [--eps-cifar10 0.002] [--eps-vgg16 0.02] [--precision float16|bfloat16|float32]
 
-EVA with backward bounds of the two small networks, hybrid EVA of VGG16, a 12 x 12 grid each, all images in one call.
+EVA with backward bounds for the two small networks, and hybrid EVA for VGG16. Each has a 12 x 12 grid, and all images
+are explained in one call.
 
     floor = operations of the matrix products and convolutions / the rate of one large matrix product on this device
 
-Time is the best of some repeats. Operations and the shares of time come from runs of their own on fewer images: both
-slow down what they watch. Without --data the digits are the packaged ones, repeated, and the other images are noise;
-VGG16 has random weights and always sees noise, which serves for time.
+Times are the best of some repeats. Operations and shares of time come from separate runs with fewer images, because
+counting slows them down. Without --data, the digits are packaged ones, repeated, and the other images are noise. VGG16
+has random weights and noise as images, which is enough to measure time.
 """
 
 from __future__ import annotations
@@ -35,27 +36,27 @@ from proofmap.runtime.precision import full_precision
 if TYPE_CHECKING:
     from benchmarks import hybrid, measuring
 else:
-    import hybrid  # a script finds what lies beside it
+    import hybrid  # a script imports from its own folder
     import measuring
 
 _PRODUCT = re.compile(
     r"gemm|gemv|splitk|cutlass|nvjet|xmma|conv(?!ert)|[dfw]grad|fprop|winograd|mm$|linear|matmul", re.I
 )
-_SIDE = {"cuda": 8192, "cpu": 1024}  # of the matrices whose product shows the device's rate
+_LARGE_MATRIX_SIDE = {"cuda": 8192, "cpu": 1024}  # for the product that measures the device's rate
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """Some images, how they are explained, and how fast that should be."""
+    """Some images, their explainer, and the operations that it needs."""
 
     explainer: Explainer
     x: Tensor
-    images: str  # what they are
+    images: str  # a description of the images
     target: str
-    few: int  # images that operations and shares of time are taken from
-    precision: torch.dtype  # of nearly all products
+    few: int  # the number of images for counting operations and shares of time
+    precision: torch.dtype  # the precision of nearly all products
     check: Callable[[], dict[str, float]]
-    full: float = 0.0  # operations for an image that are in float32 whatever the precision
+    full: float = 0.0  # operations per image that are in float32 with any precision
 
 
 def mnist(args: argparse.Namespace) -> Row:
@@ -79,7 +80,7 @@ def cifar10(args: argparse.Namespace) -> Row:
 
 
 def vgg16(args: argparse.Namespace) -> Row:
-    """Hybrid EVA of VGG16 with random weights on noise: samples in float32, what groups change in low precision."""
+    """Hybrid EVA of VGG16 with random weights on noise: samples in float32, recomputed parts in low precision."""
     torch.manual_seed(0)
     model, split = hybrid.vgg16(None)
     x = torch.rand(args.images_vgg16, 3, 224, 224)
@@ -105,7 +106,7 @@ def vgg16(args: argparse.Namespace) -> Row:
 def certified(
     graph: pm.Graph, x: Tensor, eps: float, device: str, few: int
 ) -> tuple[pm.EVA, Callable[[], dict[str, float]]]:
-    """EVA with backward bounds, shared; and a comparison of a few of its bounds with float64 on the CPU."""
+    """EVA with backward bounds, shared; `check` compares a few of its bounds with float64 on the CPU."""
     ball, cells = pm.Ball(eps, domain=(0.0, 1.0)), pm.groups.grid(12)
     eva = pm.EVA(
         graph.to(torch.device(device), torch.float32), ball, groups=cells, batch=len(x), progress=False, rigorous=False
@@ -123,19 +124,19 @@ def certified(
     return eva, check
 
 
-ROWS: dict[str, Callable[[argparse.Namespace], Row]] = {"mnist": mnist, "cifar10": cifar10, "vgg16": vgg16}
+BENCHMARKED: dict[str, Callable[[argparse.Namespace], Row]] = {"mnist": mnist, "cifar10": cifar10, "vgg16": vgg16}
 
 
 def rate(device: str, precision: torch.dtype) -> float:
-    """Operations a second in one large matrix product, the best of ten; float32 is not rounded to TF32."""
-    side = _SIDE[torch.device(device).type]
+    """Return the operations per second of one large matrix product, the best of ten; float32 is not rounded to TF32."""
+    side = _LARGE_MATRIX_SIDE[torch.device(device).type]
     a, b = (torch.randn(side, side, device=device).to(precision) for _ in range(2))
     with full_precision(torch.device(device)):
         return 2.0 * side**3 / min(measuring.clocked(lambda: a @ b, device)[1] for _ in range(10))
 
 
 def shares(call: Callable[[], object], device: str) -> dict[str, Any]:
-    """Where the time of a call goes: in kernels on a GPU, in torch's own operators on a CPU."""
+    """Return the shares of a call's time: by kernel on a GPU, by torch operator on a CPU."""
     _, wall = measuring.clocked(call, device)
     cuda = torch.device(device).type == "cuda"
     with profile(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU]) as profiler:
@@ -160,8 +161,8 @@ def shares(call: Callable[[], object], device: str) -> dict[str, Any]:
 
 
 def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Everything about one row; the timed runs come first, and counting last: it keeps kernels from being compiled."""
-    row = ROWS[name](args)
+    """Measure one row. Timed runs come first: counting prevents the compilation of kernels."""
+    row = BENCHMARKED[name](args)
     count, some = len(row.x), row.x[: row.few]
     row.explainer.explain(some)  # warm up
     with measuring.Memory(args.device) as memory:
@@ -194,7 +195,7 @@ def main() -> None:
     """Measure each row and print a line for each number."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--rows", nargs="+", choices=BENCHMARKED, default=list(BENCHMARKED))
     parser.add_argument("--data", type=Path, help="a folder with the official files of MNIST and CIFAR-10")
     parser.add_argument("--repeats", type=int, default=3)
     for name, images, eps in (("mnist", 500, 0.01), ("cifar10", 500, 0.002), ("vgg16", 100, 0.02)):

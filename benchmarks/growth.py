@@ -1,12 +1,12 @@
-"""How seconds and memory grow with the groups, the images, and the network's depth, width and input.
+"""Growth of seconds and memory with the groups, the images, and the network's depth, width and input.
 
 python benchmarks/growth.py [--device cpu|cuda] [--quick] [--repeats 3] [--budget 20] [--json FILE] [--plot FILE.png]
 python benchmarks/growth.py --from cpu.json cuda.json --plot FILE.png
 
-One thing grows at a time; the rest stays at 144 groups, 4 images and small networks with seeded random weights (the
-MNIST network is the packaged one). On a CPU each measurement runs in a process of its own. What the last points of a
-curve foretell to take longer than the budget of seconds is not measured: its cell stays empty. "grows as" is the
-exponent p of size^p, fitted to the last three points.
+One size grows at a time. The others stay at 144 groups, 4 images and small networks with random weights and a fixed
+seed (the MNIST network is packaged). On a CPU, each measurement runs in a new process. A size is skipped if the last
+points of its curve predict more seconds than the budget; its cell stays empty. "grows as" is the exponent p of size^p,
+fitted to the last three points.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ import proofmap as pm
 if TYPE_CHECKING:
     from benchmarks import measuring
 else:
-    import measuring  # a script finds what lies beside it
+    import measuring  # a script imports from its own folder
 
 SHARINGS: tuple[pm.bounds.Sharing, ...] = ("shared", "one-pass", "separate")
-COLOURS = {"shared": "#0072b2", "one-pass": "#009e73", "separate": "#d55e00"}  # told apart by the colour-blind too
+COLOURS = {"shared": "#0072b2", "one-pass": "#009e73", "separate": "#d55e00"}  # distinguishable for the colour-blind
 STYLES = ("-", "--", ":", "-.")
 EPS = 0.005
 
@@ -56,11 +56,11 @@ class Run:
     points: tuple[Point, ...]
 
     def curve(self, axis: str, sharing: str) -> list[Point]:
-        """By size."""
+        """Return the points of a curve, ordered by size."""
         return sorted((p for p in self.points if (p.axis, p.sharing) == (axis, sharing)), key=lambda p: p.size)
 
 
-Case = tuple[nn.Module, Tensor, int]  # the model, images, and cells of the grid on each side
+Case = tuple[nn.Module, Tensor, int]  # the model, the images, and the cells of the grid on each side
 
 
 def _digits(count: int) -> Tensor:
@@ -69,7 +69,7 @@ def _digits(count: int) -> Tensor:
 
 
 def _he(model: nn.Module) -> nn.Module:
-    """Random weights that keep the scale of what flows (He et al. 2015)."""
+    """Set random weights that keep the scale of the values (He et al. 2015)."""
     torch.manual_seed(0)
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -78,14 +78,14 @@ def _he(model: nn.Module) -> nn.Module:
 
 
 def _mlp(width: int, depth: int) -> nn.Module:
-    """784 inputs, `depth` hidden layers of one width, 10 classes."""
+    """Return a network with 784 inputs, `depth` hidden layers of one width, and 10 classes."""
     sizes = [784, *[width] * depth, 10]
     layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
     return _he(nn.Sequential(nn.Flatten(), *layers[:-1]))
 
 
 def _picture(side: int) -> Case:
-    """Two strided convolutions and a dense layer, over 3 channels of side x side."""
+    """Return two strided convolutions and a dense layer, for 3 channels of side x side."""
     layers = [nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU(), nn.Flatten()]
     model = _he(nn.Sequential(*layers, nn.Linear(16 * (side // 4) ** 2, 10)))
     return model, torch.rand(4, 3, side, side, generator=torch.Generator().manual_seed(0)), 12
@@ -115,7 +115,7 @@ QUICK = {
 
 
 def measure(axis: str, size: int, sharing: pm.bounds.Sharing, device: str, repeats: int) -> Point:
-    """The best of some repeats, and the most memory beyond what was held before."""
+    """Return the best time of some repeats, and the peak memory minus the memory at the start."""
 
     def prepared(size: int) -> Callable[[], pm.Overlap]:
         model, x, side = CASES[axis](size)
@@ -131,7 +131,7 @@ def measure(axis: str, size: int, sharing: pm.bounds.Sharing, device: str, repea
 
 
 def foretold(curve: list[Point], size: int) -> float:
-    """The seconds that the last two points let expect; from one point, as if they grew with the square."""
+    """Predict the seconds from the last two points; from one point, assume quadratic growth."""
     if not curve:
         return 0.0
     power = max(1.0, exponent(curve[-2:], "seconds") or 2.0)
@@ -139,7 +139,7 @@ def foretold(curve: list[Point], size: int) -> float:
 
 
 def exponent(curve: list[Point], what: str) -> float | None:
-    """p of what ~ size^p by least squares over the last three points; None where fewer than two have a value."""
+    """Fit p in what ~ size^p by least squares to the last three points; None if fewer than two have a value."""
     shown = [p for p in curve[-3:] if getattr(p, what) > 0]
     if len(shown) < 2:
         return None
@@ -147,7 +147,7 @@ def exponent(curve: list[Point], what: str) -> float | None:
 
 
 def measure_all(args: argparse.Namespace) -> Run:
-    """Every axis, every sharing, size by size until the budget is foretold to be passed; tables as they come."""
+    """Measure every axis with every sharing until the budget is predicted to be exceeded; print tables on the way."""
     run = Run(measuring.machine(args.device), ())
     print(f"{run.machine}, ε {EPS}, {args.budget:g} s a measurement at most\n")
     for axis, sizes in (QUICK if args.quick else SIZES).items():
@@ -164,7 +164,7 @@ def measure_all(args: argparse.Namespace) -> Run:
 
 
 def table(run: Run, axis: str, sizes: tuple[int, ...]) -> str:
-    """Seconds and megabytes of every sharing in Markdown, and how they grow."""
+    """Return a Markdown table with seconds and megabytes of every sharing, and their growth."""
     columns = [(sharing, what) for what in ("seconds", "peak") for sharing in SHARINGS]
     units = {"seconds": "s", "peak": "MB"}
     lines = [[axis, *(f"{sharing}, {units[what]}" for sharing, what in columns)], ["---:"] * (1 + len(columns))]
@@ -179,7 +179,7 @@ def table(run: Run, axis: str, sizes: tuple[int, ...]) -> str:
 
 
 def plot(runs: list[Run], file: Path) -> None:
-    """One panel for each axis, seconds above memory; a colour for each sharing, a line style for each machine."""
+    """Draw one panel for each axis, seconds above memory, with a colour per sharing and a line style per machine."""
     from matplotlib import pyplot as plt
     from matplotlib.lines import Line2D
 
@@ -211,13 +211,13 @@ def plot(runs: list[Run], file: Path) -> None:
 
 
 def stored(file: Path) -> Run:
-    """A run from its JSON."""
+    """Read a run from its JSON file."""
     content = json.loads(file.read_text())
     return Run(content["machine"], tuple(Point(**point) for point in content["points"]))
 
 
 def main() -> None:
-    """Measure, or read what was measured; print, store, draw."""
+    """Measure, or read measurements; print, store and draw them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--quick", action="store_true", help="fewer and smaller sizes")

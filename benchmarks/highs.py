@@ -1,10 +1,10 @@
-"""HiGHS on the usual mixed-integer program of a ReLU network (Tjeng et al. 2019), with Backward's bounds as big M.
+"""HiGHS on the mixed-integer program of a ReLU network (Tjeng et al. 2019), with Backward's bounds as big-M constants.
 
-For an open ReLU, l < 0 < u, and a in {0, 1}:   y >= z,   y >= 0,   y <= z - l (1 - a),   y <= u a
+For an unstable ReLU, l < 0 < u, and a in {0, 1}:   y >= z,   y >= 0,   y <= z - l (1 - a),   y <= u a
 
-One program for each rival, the one with the highest bound first, in an equal share of the time that is left, and again
-while some is (with the choice of a rival among the integers of one program it was slower). Rivals that cannot exceed a
-found point are left out.
+There is one program for each rival class. The rival with the highest bound comes first. Each gets an equal share of the
+remaining time, and open programs are continued while time is left. (One program with the choice of a rival as integers
+was slower.) Rivals that cannot exceed a known point are skipped.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from scipy import sparse
 if TYPE_CHECKING or __package__:
     from benchmarks.programs import Array, Form, Layer, Program
 else:
-    from programs import Array, Form, Layer, Program  # a script finds what lies beside it
+    from programs import Array, Form, Layer, Program  # a script imports from its own folder
 
 
 def maximise(program: Program, seconds: float, threads: int, gap: float) -> tuple[list[Array], float, float]:
-    """(points that were found; an upper bound of the largest margin, to be raised to what they reach; seconds)."""
+    """Return (points that were found; an upper bound of the largest margin, not below their margins; seconds)."""
     start = time.perf_counter()
     model, upper = _Model(program), program.upper.copy()
     points: list[Array] = []
@@ -40,7 +40,7 @@ def maximise(program: Program, seconds: float, threads: int, gap: float) -> tupl
                 solver.passModel(model.towards(program.margins, rival))
                 solver.run()
                 info, values = solver.getInfo(), np.array(solver.getSolution().col_value)
-                solver.resetGlobalScheduler(True)  # its threads are shared by all solvers, and their number is set once
+                solver.resetGlobalScheduler(True)  # all solvers share its threads, whose number is set only once
                 solved |= {rival} if solver.getModelStatus() == highspy.HighsModelStatus.kOptimal else set()
                 proven = info.mip_dual_bound if any(model.integer) else info.objective_function_value
                 upper[rival] = min(upper[rival], proven)
@@ -59,13 +59,13 @@ def _solver(seconds: float, threads: int, gap: float) -> highspy.Highs:
 
 
 class _Model:
-    """Columns and rows as they are added."""
+    """Columns and rows while they are added."""
 
     def __init__(self, program: Program) -> None:
         self.low: list[Array] = []
         self.high: list[Array] = []
         self.integer: list[bool] = []
-        self.rows: list[sparse.csr_array] = []  # each with the columns there are by then
+        self.rows: list[sparse.csr_array] = []  # each with the columns that exist when it is added
         self.below: list[Array] = []
         self.above: list[Array] = []
         self.blocks = {program.name: self.columns(program.low, program.high)}
@@ -80,7 +80,7 @@ class _Model:
         return range(start, start + len(low))
 
     def add(self, parts: list[tuple[range, Array]], below: Array, above: Array) -> None:
-        """below <= Σ matrix @ columns <= above."""
+        """Add below <= Σ matrix @ columns <= above."""
         rows = sparse.lil_array((len(below), len(self.integer)))
         for where, matrix in parts:
             rows[:, where.start : where.stop] = matrix
@@ -92,7 +92,7 @@ class _Model:
         return [(self.blocks[name], sign * weight) for name, weight in form.weights.items()]
 
     def layer(self, layer: Layer) -> None:
-        """z, y, and a where the ReLU is open."""
+        """Add the columns z and y, and a if the ReLU is unstable."""
         lower, upper, count = layer.lower, layer.upper, len(layer.lower)
         z = self.columns(lower, upper)
         self.add([(z, np.eye(count)), *self.of(layer.form, -1.0)], layer.form.bias, layer.form.bias)
@@ -109,7 +109,7 @@ class _Model:
         self.add([(y, rows), (a, -np.diag(upper[open_]))], -free, none[open_])
 
     def towards(self, margins: Form, rival: int) -> highspy.HighsLp:
-        """The program whose maximum is one margin's."""
+        """Return the program that maximises one margin."""
         columns = len(self.integer)
         wide = [sparse.csr_array((r.data, r.indices, r.indptr), shape=(r.shape[0], columns)) for r in self.rows]
         matrix = sparse.vstack(wide, format="csr")

@@ -1,12 +1,11 @@
-"""Hybrid EVA of large networks: the plain way, every member through the whole network, against recomputation where
-putting a group back changes something. The same samples, in one run.
+"""Hybrid EVA of large networks: every member through the whole network, compared with incremental recomputation.
 
 python benchmarks/hybrid.py [--networks vgg16 efficientnet-lite0] [--images 1] [--samples 8] [--groups 12]
     [--device cpu|cuda] [--precision float32|float16|bfloat16] [--pictures FOLDER] [--weights FILE] [--json FILE]
 
-EfficientNet-Lite0 is trained, and needs `proofmap[imagenet]`. The weights of VGG16 are those of FILE, torchvision's
-vgg16-*.pth; without it they are random and serve for time. The images are the first of FOLDER, in the order of their
-names; without it, noise.
+Both use the same samples in one run. EfficientNet-Lite0 is trained and needs `proofmap[imagenet]`. VGG16 has the
+weights of FILE, torchvision's vgg16-*.pth; without it, random weights are enough to measure time. The images are the
+first of FOLDER, in the order of their names, or noise.
 """
 
 from __future__ import annotations
@@ -33,19 +32,20 @@ from proofmap.verify.overlap import OverlapSettings
 if TYPE_CHECKING:
     from benchmarks import measuring
 else:
-    import measuring  # a script finds what lies beside it
+    import measuring  # a script imports from its own folder
 
 
 Boxes = tuple[Tensor, Tensor]
 NETWORKS = ("vgg16", "efficientnet-lite0")
-SIDES = (224, 224)
-_AT_ONCE = 8  # samples that go through the plain way together
+IMAGE_SHAPE = (224, 224)
+_PLAIN_BATCH = 8  # samples in one batch of the plain computation
 
 
 def vgg16(weights: Path | None) -> tuple[nn.Module, str]:
-    """The network, and the layer of 4096 that the paper splits it at.
+    """Return the network, and the layer of 4096 neurons at which the paper splits it.
 
-    Random weights keep the scale of what flows (He et al. 2015): with torch's own, noise drowns in rounding.
+    Random weights keep the scale of the values (He et al. 2015). With torch's own, noise would vanish in rounding
+    errors.
     """
     if weights is not None:
         return trained("vgg16", weights), "network.classifier.4"
@@ -57,24 +57,24 @@ def vgg16(weights: Path | None) -> tuple[nn.Module, str]:
 
 
 def trained(name: str, weights: Path | None = None) -> nn.Module:
-    """A model of the zoo behind its normalisation, for pixels in [0, 1]."""
+    """Return a packaged model with its normalisation in front, for pixels in [0, 1]."""
     network = read_model(f"zoo:{name}", weights=weights).network
     assert isinstance(network, nn.Module)
     return network
 
 
 def pixels(args: argparse.Namespace) -> Tensor:
-    """Pictures of the folder, (N, 3, 224, 224) in [0, 1], or noise."""
+    """Return pictures of the folder, (N, 3, 224, 224) in [0, 1], or noise."""
     if args.pictures is None:
-        return torch.rand(args.images, 3, *SIDES)
-    found = open_samples([args.pictures], Preparation(size=SIDES, channels=3))
+        return torch.rand(args.images, 3, *IMAGE_SHAPE)
+    found = open_samples([args.pictures], Preparation(size=IMAGE_SHAPE, channels=3))
     if len(found) < args.images:
         raise InputError(f"{args.pictures} holds {len(found)} pictures, expected --images {args.images} of them")
     return torch.stack([found.read(k) for k in range(args.images)])
 
 
 def plain(graph: pm.Graph, precision: torch.dtype, family: Family, delta: Tensor) -> Boxes:
-    """The box of every member by as many runs of the whole head, in one precision and the same layout."""
+    """Compute the box of every member by running the whole head for it, in one precision and the same layout."""
     assert family.mask is not None
     ends: list[Boxes] = []
     with full_precision(delta.device):
@@ -83,7 +83,7 @@ def plain(graph: pm.Graph, precision: torch.dtype, family: Family, delta: Tensor
         for member in range(family.members):
             moved = delta.masked_fill(family.mask == member - 1, 0.0)
             lower = upper = start
-            for part in moved.split(_AT_ONCE):
+            for part in moved.split(_PLAIN_BATCH):
                 points = channels_last((family.x + part).flatten(0, 1).to(head.dtype))
                 value = head(points).to(start.dtype).unflatten(0, part.shape[:2])
                 lower, upper = torch.minimum(value.amin(0), lower), torch.maximum(value.amax(0), upper)
@@ -93,7 +93,7 @@ def plain(graph: pm.Graph, precision: torch.dtype, family: Family, delta: Tensor
 
 
 def compare(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Both ways on one network."""
+    """Measure both computations on one network."""
     device = torch.device(args.device)
     torch.manual_seed(0)
     model, split = vgg16(args.weights) if name == "vgg16" else (trained("efficientnet_lite0"), None)
@@ -101,7 +101,7 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any]:
     graph = pm.trace(model, x[:1]).to(device, torch.float32)
     x = x.to(device)
     head, tail = cut(graph, split or graph[graph.output].inputs[0])
-    mask = pm.groups.grid(args.groups)((3, *SIDES))[None].to(device)
+    mask = pm.groups.grid(args.groups)((3, *IMAGE_SHAPE))[None].to(device)
     family = pm.Ball(0.02, domain=(0.0, 1.0)).at(x, mask.expand_as(x))
     delta = family.sample(args.samples, torch.Generator(device).manual_seed(0))
     target = graph(x).argmax(1).detach()

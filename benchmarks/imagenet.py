@@ -1,15 +1,16 @@
-"""Verified bounds at ImageNet size: how far they mean something on EfficientNet-Lite0, and what EVA shows there.
+"""Verified bounds at ImageNet size: the radii for which bounds of EfficientNet-Lite0 carry information, and EVA's maps.
 
     python benchmarks/imagenet.py --picture FILE.jpg --out FOLDER [--eps 1e-7 1e-6 1e-5 1e-4] [--bisect 3]
         [--sharing one-pass|shared] [--groups 12] [--device cpu|cuda]
 
-For each radius, from small to large: EVA with Backward bounds, its certified AO(B) beside that of CrownIBP and the
-overlap that an attack reached, and how many times the attack's gain over the nominal margin the proof leaves open. A
-bound that leaves ten times open is called vacuous; the first radius with a vacuous Backward bound ends the list, and
-bisection (of the logarithm) looks for the largest that is not. Radii are in pixels of [0, 1], the domain too.
+For each radius, from small to large: EVA with Backward bounds, the certified AO(B) by Backward and by CrownIBP, the
+overlap that an attack reaches, and the ratio of (bound - attack) to the attack's gain over the nominal margin. A bound
+with a ratio of ten or more is called vacuous. The list ends at the first radius with a vacuous Backward bound.
+Bisection of the logarithm then searches the largest radius without one. Radii are in units of pixels in [0, 1], which
+is also the domain.
 
-FOLDER receives the figures and, for each radius, the explanation and its picture, as they come; what is there already
-is not computed again.
+FOLDER receives the figures and, for each radius, the explanation and its picture. Existing results are not computed
+again.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from proofmap.sources import read_model
 if TYPE_CHECKING:
     from benchmarks import measuring
 else:
-    import measuring  # a script finds what lies beside it
+    import measuring  # a script imports from its own folder
 
-VACUOUS = 10.0  # times the attack's gain
+VACUOUS_RATIO = 10.0  # (bound - attack) / the attack's gain
 
 
 def read(picture: Path) -> Tensor:
-    """The middle of the picture, (1, 3, 224, 224) in [0, 1]."""
+    """Return the middle of the picture, (1, 3, 224, 224) in [0, 1]."""
     found = pm.data.images(picture.parent)
     pixels = found.images[found.names.index(picture.name)]
     top, left = ((side - 224) // 2 for side in pixels.shape[1:])
@@ -44,7 +45,7 @@ def read(picture: Path) -> Tensor:
 
 
 def measure(graph: pm.Graph, x: Tensor, eps: float, args: argparse.Namespace) -> dict[str, Any]:
-    """One radius; its explanation is left in the folder."""
+    """Measure one radius, and store its explanation in the folder."""
     ball = pm.Ball(eps, domain=(0.0, 1.0))
     cheap = partial(pm.overlap, graph, x, ball, bounds=pm.bounds.CrownIBP(), sharing="one-pass")
     over, seconds = measuring.clocked(cheap, x.device)
@@ -64,7 +65,7 @@ def measure(graph: pm.Graph, x: Tensor, eps: float, args: argparse.Namespace) ->
 
 
 def main() -> None:
-    """Go through the radii, then bisect."""
+    """Measure the radii, then bisect."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--picture", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="the folder for figures, explanations and pictures")
@@ -89,13 +90,13 @@ def main() -> None:
 
     best, worst = 0.0, inf
     for eps in sorted(args.eps):
-        if at(eps)["backward open"] >= VACUOUS:
+        if at(eps)["backward open"] >= VACUOUS_RATIO:
             worst = eps
             break
         best = eps
     for _ in range(args.bisect if best and worst < inf else 0):
         middle = float(f"{sqrt(best * worst):.2g}")
-        if at(middle)["backward open"] < VACUOUS:
+        if at(middle)["backward open"] < VACUOUS_RATIO:
             best = middle
         else:
             worst = middle

@@ -1,10 +1,10 @@
-"""Bounds of networks of ImageNet's size: how far they reach, and what they take.
+"""Bounds of networks of ImageNet size: the provable radii, seconds and memory.
 
 python benchmarks/large.py [--networks resnet18 efficientnet-lite0] [--bounds backward crown-ibp ibp] [--eps 1e-6 1e-5]
     [--device cuda] [--memory BYTES]
 
-ResNet-18 (He et al. 2016) has random weights, and statistics of noise in its batch norms: this is about reach and size.
-EfficientNet-Lite0 is trained (pip install "proofmap[imagenet]"). The picture is noise. A bound is vacuous where it does
+ResNet-18 (He et al. 2016) has random weights, with batch norm statistics of noise: it measures size only.
+EfficientNet-Lite0 is trained (pip install "proofmap[imagenet]"). The picture is noise. A bound is vacuous if it does
 not prove the decision.
 """
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from benchmarks.lines import Line, table
     from benchmarks.measuring import machine
 else:
-    from lines import Line, table  # a script finds what lies beside it
+    from lines import Line, table  # a script imports from its own folder
     from measuring import machine
 
 
 class Basic(nn.Module):
-    """Two convolutions of a residual network, added to x."""
+    """A basic residual block: two convolutions, added to x."""
 
     def __init__(self, channels: int, out: int, stride: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Basic(nn.Module):
 
 
 def resnet18() -> nn.Module:
-    """Images (N, 3, 224, 224) to 1000 logits; 11.7 million parameters."""
+    """Return ResNet-18: images (N, 3, 224, 224) to 1000 logits, 11.7 million parameters."""
     torch.manual_seed(0)
     stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     blocks, channels = [], 64
@@ -63,7 +63,7 @@ def resnet18() -> nn.Module:
         channels = out
     model = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
     with torch.no_grad():
-        for _ in range(8):  # running statistics as those of its inputs
+        for _ in range(8):  # running statistics close to those of its inputs
             model.train()(torch.rand(4, 3, 224, 224))
     return model.eval()
 
@@ -75,7 +75,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 
 
 def measured(name: str, bounds: str, eps: float, x: Tensor, memory: int | None) -> Line:
-    """One bound: AO(B) for the predicted class, seconds and peak memory."""
+    """Measure one bound: AO(B) for the predicted class, seconds and peak memory."""
     graph = pm.trace(NETWORKS[name]().to(x.device), x)
     if x.is_cuda:
         torch.cuda.reset_peak_memory_stats()

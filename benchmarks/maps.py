@@ -1,10 +1,10 @@
-"""Is tighter better: maps by bounds of several kinds, and by a gradient, beside the exact scores of the same ball.
+"""Do tighter bounds give better maps? Maps by bounds and by a gradient are compared with the exact scores.
 
-A search leaves every score between two ends. An image counts as exact where the widest of them is at most a tenth of
-the spread of its scores, their standard deviation: there ranks can be compared. On every image, closed or not, some
-pairs of groups are in proven order: of these a map puts some the same way, others the contrary way, which is wrong
-whatever else is open, and leaves the rest equal. Scores are computed in float64, so that rounding orders none of them.
-Elsewhere what a search reached stands for the truth: ranks of all images, and the map that is judged as the exact one.
+A search bounds every score from both sides. An image counts as exact if its widest interval is at most a tenth of the
+standard deviation of its scores: then ranks can be compared. On every image, some pairs of groups are in proven order.
+A map orders some of these pairs correctly, some wrongly, and leaves the rest equal. Scores are computed in float64, so
+that rounding does not order them. Where intervals stay open, the best values of the search replace the true scores, for
+ranks of all images and for the map that is evaluated as exact.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from benchmarks import measuring
     from benchmarks.lines import Line, average, by
 else:
-    import measuring  # a script finds what lies beside it
+    import measuring  # a script imports from its own folder
     from lines import Line, average, by
 
-METRICS: dict[str, Callable[..., Any]] = {
+MAP_METRICS: dict[str, Callable[..., Any]] = {
     "deletion": pm.metrics.Deletion,
     "insertion": pm.metrics.Insertion,
     "mu-fidelity": pm.metrics.MuFidelity,
@@ -34,12 +34,12 @@ METRICS: dict[str, Callable[..., Any]] = {
 }
 GROUPS: dict[str, Callable[[tuple[int, ...]], Tensor]] = {"grid": pm.groups.grid(12), "pixels": pm.groups.pixels()}
 SHARINGS: tuple[pm.bounds.Sharing, ...] = ("one-pass", "shared", "separate")
-KINDS = ("exact", *SHARINGS, "first-order")
-EXACT = 0.1  # of the spread of the scores: how wide the widest interval of an exact image may be
+MAP_KINDS = ("exact", *SHARINGS, "first-order")
+MAX_EXACT_WIDTH = 0.1  # the widest interval of an exact image, relative to the spread of its scores
 
 
 def scores(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
-    """The maps of each image: how alike their ranks are, and what the metrics say of them."""
+    """Yield, for each image, the rank correlations of its maps and their metrics."""
     x = pm.data.mnist(args.data, "test")[0]
     graph = pm.trace(pm.zoo.mnist_mlp(), x[:1])
     for key in keys:
@@ -61,8 +61,8 @@ def _compared(graph: pm.Graph, x: Tensor, key: Line) -> Line:
     mask, order = groups(tuple(x.shape[1:])), exact.order()[0]
     count = len(order) * (len(order) - 1) / 2
     values = {}
-    for name, metric in METRICS.items():
-        judge = metric(seed=key["index"])  # the same draws for every map of an image, others for another
+    for name, metric in MAP_METRICS.items():
+        judge = metric(seed=key["index"])  # all maps of an image get the same draws
         values[name] = {kind: float(judge(graph, x, exact.target, one[:, mask].float())) for kind, one in maps.items()}
     return {
         "widest": float((exact.intervals[..., 1] - exact.intervals[..., 0]).max()),
@@ -77,19 +77,19 @@ def _compared(graph: pm.Graph, x: Tensor, key: Line) -> Line:
 
 
 def _share(order: Tensor, scores: Tensor, sign: int) -> float:
-    """Of the pairs [u, v] in proven order, u before v: the share whose scores (G,) differ by this sign; 0 of none."""
+    """Return the share of pairs [u, v] in proven order, u first, whose scores (G,) differ by this sign; 0 if none."""
     difference = scores[:, None] - scores[None, :]
     return float((difference[order].sign() == sign).sum()) / max(1, int(order.sum()))
 
 
 def show(lines: Sequence[Line]) -> list[Line]:
-    """A row for each radius, grouping and kind of map."""
-    return [{**settings, **_row(some, kind)} for settings, some in by(lines, "eps", "groups") for kind in KINDS]
+    """Return a row for each radius, grouping and kind of map."""
+    return [{**settings, **_row(some, kind)} for settings, some in by(lines, "eps", "groups") for kind in MAP_KINDS]
 
 
 def _row(lines: Sequence[Line], kind: str) -> Line:
-    exact = [line for line in lines if line["widest"] <= EXACT * line["spread"]]
-    proven = sum(line["pairs"] for line in lines)  # so many times the pairs of an image
+    exact = [line for line in lines if line["widest"] <= MAX_EXACT_WIDTH * line["spread"]]
+    proven = sum(line["pairs"] for line in lines)  # counts the pairs of an image once for each line
     sides = {name: sum(line["pairs"] * line[name][kind] for line in lines) for name in ("same", "contrary")}
     return {
         "images": len(lines),
@@ -99,6 +99,6 @@ def _row(lines: Sequence[Line], kind: str) -> Line:
         "rank, all": average(line["ranks"][kind] for line in lines),
         "pairs proven": proven / len(lines),
         **{name: total / proven if proven else nan for name, total in sides.items()},
-        **{name: average(line[name][kind] for line in lines) for name in METRICS},
+        **{name: average(line[name][kind] for line in lines) for name in MAP_METRICS},
         "s/image": average(line["spent"][kind] for line in lines),
     }

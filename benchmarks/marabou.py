@@ -1,6 +1,6 @@
-"""Marabou (Katz et al. 2019; Wu et al. 2024): whether a margin of a ReLU network can exceed a number on a box.
+"""Marabou (Katz et al. 2019; Wu et al. 2024): can a margin of a ReLU network exceed a number on a box?
 
-Version 2.0.0 rules out points that are there, of two linear equations already: `python benchmarks/marabou.py` shows it.
+Version 2.0.0 rules out points that exist, even for two linear equations: `python benchmarks/marabou.py` shows this.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from maraboupy import MarabouCore
 if TYPE_CHECKING or __package__:
     from benchmarks.programs import Array, Form, Program
 else:
-    from programs import Array, Form, Program  # a script finds what lies beside it
+    from programs import Array, Form, Program  # a script imports from its own folder
 
 Verdict = Literal["sat", "unsat", "open"]
 
 
 def exceeds(program: Program, threshold: float, seconds: float, threads: int) -> tuple[Verdict, Array | None, float]:
-    """(whether some margin reaches the threshold, a point where one does, seconds): one query for each rival.
+    """Return (whether a margin reaches the threshold, a point that reaches it, seconds), with a query for each rival.
 
-    Rivals whose bound by `Backward` is below are no question, and each of the others has an equal share of the time. It
-    looks at its clock seldom: what runs beyond its share is ended.
+    Rivals whose bound by `Backward` is below the threshold are skipped. The others have equal shares of the time.
+    Marabou rarely looks at its clock, so a query that exceeds its share is stopped.
     """
     start = time.perf_counter()
     rivals = [k for k in np.argsort(-program.upper) if program.upper[k] >= threshold]
@@ -42,9 +42,9 @@ def exceeds(program: Program, threshold: float, seconds: float, threads: int) ->
 
 
 def answer(network: Path, question: Path, seconds: float) -> tuple[Verdict, Array | None]:
-    """What Marabou says of an ONNX file and a VNN-LIB file, both of which it reads by itself, and a point if sat."""
+    """Let Marabou read and answer an ONNX file and a VNN-LIB file; return a point as well if the answer is sat."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it has no TensorFlow
+        warnings.simplefilter("ignore")  # about missing TensorFlow
         from maraboupy import Marabou
     read = Marabou.read_onnx(str(network))
     query = read.getInputQuery()
@@ -55,8 +55,8 @@ def answer(network: Path, question: Path, seconds: float) -> tuple[Verdict, Arra
 
 
 def _within(seconds: float, query: MarabouCore.InputQuery, threads: int) -> tuple[Verdict, dict[int, float]]:
-    """(the answer, the values of the variables if it is sat), or "open" after so long."""
-    context = get_context("fork")  # a query cannot be sent
+    """Return (the answer, the values of the variables if it is sat), or "open" after this many seconds."""
+    context = get_context("fork")  # a query cannot be pickled
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_solve, args=(query, threads, theirs))
     child.start()
@@ -72,13 +72,13 @@ def _solve(query: MarabouCore.InputQuery, threads: int, to: Any) -> None:
     options._verbosity, options._numWorkers, options._numBlasThreads = 0, threads, threads
     try:
         answer, values, _ = MarabouCore.solve(query, options, "")
-    except IndexError:  # it stumbles over queries that its preprocessing solves
+    except IndexError:  # it fails on queries that its preprocessing solves
         answer, values = "open", {}
     to.send((answer, dict(values)))
 
 
 def _query(program: Program, rival: int, threshold: float) -> tuple[MarabouCore.InputQuery, range]:
-    """x in the box, z and y of every layer, and a margin of at least the threshold; the columns of x."""
+    """Return a query: x in the box, z and y of every layer, and a margin above the threshold; and the columns of x."""
     query = MarabouCore.InputQuery()
     sizes = [len(layer.lower) for layer in program.layers]
     query.setNumberOfVariables(len(program.low) + 2 * sum(sizes) + 1)
@@ -112,7 +112,7 @@ def _bound(query: MarabouCore.InputQuery, columns: range, low: Array, high: Arra
 
 
 def _equate(query: MarabouCore.InputQuery, columns: range, form: Form, blocks: dict[str, range]) -> None:
-    """weights @ blocks - columns = -bias."""
+    """Add weights @ blocks - columns = -bias."""
     for row, i in enumerate(columns):
         used = [(name, j) for name, weight in form.weights.items() for j in weight[row].nonzero()[0].tolist()]
         terms = [(float(form.weights[name][row, j]), blocks[name][j]) for name, j in used]
@@ -120,7 +120,7 @@ def _equate(query: MarabouCore.InputQuery, columns: range, form: Form, blocks: d
 
 
 def _add(query: MarabouCore.InputQuery, terms: list[tuple[float, int]], value: float) -> None:
-    """Σ factor · variable = value."""
+    """Add Σ factor · variable = value."""
     equation = MarabouCore.Equation()
     for factor, variable in terms:
         equation.addAddend(factor, variable)
@@ -129,7 +129,7 @@ def _add(query: MarabouCore.InputQuery, terms: list[tuple[float, int]], value: f
 
 
 def _shown() -> str:
-    """Whether -0.85 z - 6.1632 x - 4.9536 with z = 0.77 - 0.01 x can be at least -11.456 on 0.95 <= x <= 1."""
+    """Return whether -0.85 z - 6.1632 x - 4.9536 with z = 0.77 - 0.01 x can reach -11.456 on 0.95 <= x <= 1."""
     query = MarabouCore.InputQuery()
     query.setNumberOfVariables(3)
     query.setLowerBound(0, 0.95)

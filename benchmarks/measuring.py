@@ -1,4 +1,4 @@
-"""What the benchmarks measure in the same way: seconds, peak memory, operations, agreement, and on which machine."""
+"""Measurements that the benchmarks share: seconds, peak memory, operations, agreement, and the machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def machine(device: str | torch.device) -> str:
-    """The device by its name, and the version of torch."""
+    """Return the name of the device, and the version of torch."""
     if torch.device(device).type == "cuda":
         return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
@@ -35,13 +35,13 @@ def machine(device: str | torch.device) -> str:
 
 
 def alone(work: Callable[..., T], *args: object) -> T:
-    """What work(*args) gives in a fresh process, whose memory is its own."""
+    """Run work(*args) in a new process with its own memory, and return the result."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(work, args)
 
 
 def clocked(call: Callable[[], T], device: str | torch.device) -> tuple[T, float]:
-    """What the call gives, and its seconds, from an idle device to an idle device."""
+    """Return the result of the call, and its seconds between two idle states of the device."""
     settle(device)
     start = time.perf_counter()
     found = call()
@@ -50,7 +50,7 @@ def clocked(call: Callable[[], T], device: str | torch.device) -> tuple[T, float
 
 
 def spent(call: Callable[[], T]) -> tuple[T, float]:
-    """What the call gives, and the seconds that this process computed: others on the machine do not count."""
+    """Return the result of the call, and the process time in seconds, which other processes do not influence."""
     start = time.process_time()
     found = call()
     return found, time.process_time() - start
@@ -58,7 +58,7 @@ def spent(call: Callable[[], T]) -> tuple[T, float]:
 
 @contextmanager
 def parts() -> Iterator[list[int]]:
-    """How many parts of its ball every search bounds that is made inside."""
+    """Record the number of parts of the ball that each search in the block bounds."""
     overlaps = import_module("proofmap.verify.overlap")
     counts: list[int] = []
 
@@ -73,15 +73,13 @@ def parts() -> Iterator[list[int]]:
 
 
 def settle(device: str | torch.device) -> None:
-    """Wait until the device has done what it was asked."""
+    """Wait until the device is idle."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)
 
 
 class Memory:
-    """While it is entered, the most bytes held: of the device by torch's own account, or of the process by looking at
-    it every two milliseconds.
-    """
+    """Measures peak memory in the block: from torch for a GPU, by polling every two milliseconds for the process."""
 
     def __init__(self, device: str | torch.device) -> None:
         self.device = torch.device(device)
@@ -91,7 +89,7 @@ class Memory:
 
     @property
     def beyond(self) -> int:
-        """The most, beyond what was held at the start."""
+        """The peak minus the memory at the start."""
         return self.most - self.start
 
     def __enter__(self) -> Memory:
@@ -120,15 +118,15 @@ class Memory:
 
 
 def _give_back() -> None:
-    """Hand what was freed, but kept by the C library, back to the system: what comes next would hide in it."""
+    """Return freed memory of the C library to the system; otherwise the next measurement would reuse it unnoticed."""
     if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of the GNU library alone
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only the GNU library has it
         if trim is not None:
             trim(0)
 
 
 def operations(call: Callable[[], object]) -> int:
-    """What the call spends on convolutions and matrix products: two operations for each product of two numbers."""
+    """Count the operations of convolutions and matrix products in the call: two for each product of two numbers."""
     counter = FlopCounterMode(display=False)
     with counter:
         call()
@@ -136,12 +134,12 @@ def operations(call: Callable[[], object]) -> int:
 
 
 def rank_correlation(found: Tensor, truth: Tensor) -> float:
-    """Spearman's, of the scores (N, G) of each image, averaged over the images."""
+    """Return Spearman's correlation of the scores (N, G) of each image, averaged over the images."""
     ranks = [float(spearmanr(a, b).statistic) for a, b in zip(found.cpu(), truth.cpu(), strict=True)]
     return sum(ranks) / len(ranks)
 
 
 def largest_difference(found: tuple[Tensor, ...], truth: tuple[Tensor, ...]) -> float:
-    """Of tensors one by one, relative to the largest of the true values."""
+    """Return the largest difference of two lists of tensors, relative to the largest true value."""
     scale = max(float(value.abs().max()) for value in truth)
     return max(float((a.to(b) - b).abs().max()) for a, b in zip(found, truth, strict=True)) / scale

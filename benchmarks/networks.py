@@ -1,7 +1,7 @@
-"""Networks of other kinds than the paper's, and the data they are trained on: what `wide` measures.
+"""Networks of other kinds than the paper's, and their training data, for `wide.py`.
 
-Text: which of five languages a word is from, by its letters (word lists of the package wordfreq). Series: summer or
-winter days by their power demand, and movements with and without a gun (data of the package sktime).
+Text: the language of a word, one of five, from its letters (word lists of the package wordfreq). Series: summer or
+winter days from their power demand, and movements with and without a gun (data of the package sktime).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 LANGUAGES = ("en", "de", "fr", "es", "it")
-LENGTH = 12  # letters of a word, at most
+MAX_WORD_LETTERS = 12
 LETTERS = "abcdefghijklmnopqrstuvwxyzàâäæçèéêëìíîïñòóôöùúûüœß"
-_WORDS = 6000  # of each language, the most frequent
+_WORDS_PER_LANGUAGE = 6000  # the most frequent ones
 
 
 Part = Literal["train", "test"]
@@ -26,7 +26,7 @@ Data = tuple[Tensor, Tensor]  # samples and classes
 
 
 class Squeeze(nn.Module):
-    """Squeeze and excitation: every channel times a gate that the means of all channels open."""
+    """Squeeze and excitation: each channel is multiplied by a gate that depends on the means of all channels."""
 
     def __init__(self, channels: int, narrow: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Squeeze(nn.Module):
 
 
 class Mobile(nn.Module):
-    """A mobile block: widen, one filter a channel, squeeze and excitation, narrow; added to x where shapes agree."""
+    """A mobile block: widen, depthwise filters, squeeze and excitation, narrow; added to x if the shapes agree."""
 
     def __init__(self, channels: int, wide: int, out: int, stride: int) -> None:
         super().__init__()
@@ -61,18 +61,18 @@ class Mobile(nn.Module):
 
 
 def mobile() -> nn.Module:
-    """Images (N, 3, 32, 32) to 10 logits: a stem and three mobile blocks."""
+    """Return a network of images (N, 3, 32, 32) to 10 logits: a stem and three mobile blocks."""
     stem = nn.Sequential(nn.Conv2d(3, 16, 4, 4, bias=False), nn.BatchNorm2d(16), nn.ReLU6())
     blocks = [Mobile(16, 48, 24, 1), Mobile(24, 72, 24, 1), Mobile(24, 72, 48, 2)]
     return nn.Sequential(stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 10))
 
 
 class Reader(nn.Module):
-    """Embedded letters (N, LENGTH, width) to logits: one head of attention, the mean, two dense layers."""
+    """Embedded letters (N, MAX_WORD_LETTERS, width) to logits: one head of attention, the mean, two dense layers."""
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()
-        self.place = nn.Parameter(0.02 * torch.randn(1, LENGTH, width))
+        self.place = nn.Parameter(0.02 * torch.randn(1, MAX_WORD_LETTERS, width))
         self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
         self.norm = nn.LayerNorm(width)
         self.dense = nn.Sequential(nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, len(LANGUAGES)))
@@ -85,7 +85,7 @@ class Reader(nn.Module):
 
 
 class Text(nn.Module):
-    """Letters by their numbers (N, LENGTH) to logits; `reader`, behind the embedding, is what is bounded."""
+    """Numbers of letters (N, MAX_WORD_LETTERS) to logits; `reader`, after the embedding, is the bounded part."""
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class Text(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Series (N, 1, T) to logits: an LSTM, of which the last state decides."""
+    """Series (N, 1, T) to logits: the last state of an LSTM, and a dense layer."""
 
     def __init__(self, hidden: int = 12) -> None:
         super().__init__()
@@ -112,24 +112,25 @@ class Recurrent(nn.Module):
 
 
 def filters() -> nn.Module:
-    """Series (N, 1, 150) to logits: two convolutions, the mean over time, a dense layer."""
+    """Return a network of series (N, 1, 150) to logits: two convolutions, the mean over time, a dense layer."""
     convolutions = [nn.Conv1d(1, 8, 9, 2), nn.ReLU(), nn.Conv1d(8, 16, 9, 2), nn.ReLU()]
     return nn.Sequential(*convolutions, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(16, 2))
 
 
 def words(part: Part) -> Data:
-    """Numbers of letters (N, LENGTH), 0 behind the end; a word that two languages have is left out, one in five, by a
-    hash of it, is for testing.
+    """Return numbers of letters (N, MAX_WORD_LETTERS), with 0 after the end of a word.
+
+    Words of two languages are skipped. One word in five, by a hash, is test data.
     """
     from wordfreq import top_n_list
 
     of: dict[str, set[int]] = {}
     for k, language in enumerate(LANGUAGES):
-        for word in top_n_list(language, _WORDS):
-            if 4 <= len(word) <= LENGTH and set(word) <= set(LETTERS):
+        for word in top_n_list(language, _WORDS_PER_LANGUAGE):
+            if 4 <= len(word) <= MAX_WORD_LETTERS and set(word) <= set(LETTERS):
                 of.setdefault(word, set()).add(k)
     kept = sorted((word, next(iter(found))) for word, found in of.items() if len(found) == 1)
-    x = torch.tensor([[LETTERS.index(c) + 1 for c in word] + [0] * (LENGTH - len(word)) for word, _ in kept])
+    x = torch.tensor([[LETTERS.index(c) + 1 for c in word] + [0] * (MAX_WORD_LETTERS - len(word)) for word, _ in kept])
     y = torch.tensor([language for _, language in kept])
     tested = torch.tensor([hashlib.sha256(word.encode()).digest()[0] % 5 == 0 for word, _ in kept])
     asked = tested if part == "test" else ~tested
@@ -137,12 +138,12 @@ def words(part: Part) -> Data:
 
 
 def word_of(numbers: Tensor) -> str:
-    """The letters of a sample."""
+    """Return the letters of a sample."""
     return "".join(LETTERS[k - 1] for k in numbers.tolist() if k)
 
 
 def series(name: str, part: Part) -> Data:
-    """A set of the UCR archive, (N, 1, T), as sktime has it; every series has mean 0 and deviation 1."""
+    """Load a set of the UCR archive from sktime, (N, 1, T); each series has mean 0 and standard deviation 1."""
     spec = importlib.util.find_spec("sktime")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("the series are data of the package sktime: pip install sktime")

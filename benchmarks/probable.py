@@ -1,14 +1,18 @@
-"""How large are the balls of which something is probable, and what it takes: ProbableEVA on pictures and digits.
+"""ProbableEVA on pictures and digits: the radii for which it proves something, and the seconds.
 
     python benchmarks/probable.py imagenet --data FOLDER [--first 0 --count 4] [--sigma 0.05 0.1] [--steps 0.25 0.5 1]
         [--samples 10000] [--groups 12] [--device cpu|cuda]
     python benchmarks/probable.py mnist|cifar10 --data FOLDER ...
 
-For each σ and each radius ε = steps · σ, in ℓ2 and in units of [0, 1]: how many samples have an AO below 0, which
-says that most copies around every input of the ball are classified as the sample is, with probability 0.999; the mean
-of AO(B); the largest score; the share of groups with a score above 0; how alike two maps are that other draws made
-(Spearman's rank correlation of the scores, where either has any); and the seconds a sample. MNIST's and CIFAR-10's
-are training images; ImageNet's are pictures by name, EfficientNet-Lite0.
+For each σ and each radius ε = steps · σ, in ℓ2 and in units of [0, 1], the table shows:
+
+- the number of samples with an AO below 0: with probability 0.999, most noisy copies of every input of the ball have
+  the class of the sample;
+- the mean AO(B), the largest score, and the share of groups with a score above 0;
+- Spearman's rank correlation of the scores of two runs with different draws, if any score differs from 0;
+- the seconds per sample.
+
+MNIST and CIFAR-10 provide training images; ImageNet provides pictures by name, for EfficientNet-Lite0.
 """
 
 from __future__ import annotations
@@ -29,13 +33,13 @@ from proofmap.sources import read_model
 if TYPE_CHECKING:
     from benchmarks import measuring
 else:
-    import measuring  # a script finds what lies beside it
+    import measuring  # a script imports from its own folder
 
 MODELS = {"mnist": "zoo:mnist_mlp", "cifar10": "zoo:cifar_cnn", "imagenet": "zoo:efficientnet_lite0"}
 
 
 def read(args: argparse.Namespace) -> Tensor:
-    """The samples, (N, *shape) in [0, 1]; of a picture its middle, 224 pixels wide and high."""
+    """Return the samples, (N, *shape) in [0, 1]; of a picture, the middle of 224 x 224 pixels."""
     part = slice(args.first, args.first + args.count)
     if args.name == "imagenet":
         found = pm.data.images(args.data)
@@ -50,13 +54,13 @@ def read(args: argparse.Namespace) -> Tensor:
 
 
 def agreement(one: Tensor, other: Tensor) -> float:
-    """The mean rank correlation of the scores of the same samples."""
+    """Return the mean rank correlation of two scores of the same samples."""
     told = [float(spearmanr(a, b)[0]) for a, b in zip(one.cpu(), other.cpu(), strict=True) if a.any() and b.any()]
     return sum(told) / len(told) if told else float("nan")
 
 
 def main() -> None:
-    """Go through the sizes of noise and the radii."""
+    """Measure all noise levels and radii."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=MODELS)
     parser.add_argument("--data", type=Path, required=True)

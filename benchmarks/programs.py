@@ -1,9 +1,9 @@
-"""A ReLU network over a box as equations, the form in which other solvers take the question for the largest overlap.
+"""A ReLU network over a box as equations, from which other solvers compute the largest overlap.
 
     z = W (x, y before) + b,   y = max(z, 0),   l <= z <= u,   margins = W (x, y) + b
 
-x, and the y of every ReLU layer, are blocks of variables; whatever is linear between two layers, convolutions too, is
-one matrix from blocks to a block.
+x and the y of every ReLU layer are blocks of variables. All linear operations between two layers, convolutions too,
+become one matrix for each block.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from proofmap.graph.walk import ancestors
 
 Array = NDArray[np.float64]
 
-_BYTES = 2**31
-_ROUNDING = 1e-9
+_MEMORY_BYTES = 2**31
+_BOUND_SLACK = 1e-9  # relative; a row whose bound is within this distance of a reached value is kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +39,9 @@ class Form:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """y = max(z, 0) with z of a form, between two ends wherever x is in the box."""
+    """y = max(z, 0) for a linear form z, with bounds of z on the box."""
 
-    name: str  # of the block y
+    name: str  # the name of the block y
     form: Form
     lower: Array  # (n,)
     upper: Array
@@ -49,27 +49,28 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The largest of some margins over a box."""
+    """The maximum of some margins over a box."""
 
-    name: str  # of the block x
+    name: str  # the name of the block x
     low: Array  # (d,)
     high: Array
     layers: tuple[Layer, ...]
-    margins: Form  # of f_c' - f_c, or another row, for each that may reach the largest
-    lower: Array  # (R,) of each margin on the box
+    margins: Form  # f_c' - f_c, or other rows, for each that may be the maximum
+    lower: Array  # lower bounds of the margins on the box
     upper: Array
 
 
 def margins_of(target: int, classes: int) -> Array:
-    """The rows f_c' - f_c of all rivals, (R, classes)."""
+    """Return the rows f_c' - f_c of all rivals, (R, classes)."""
     rows = np.delete(np.eye(classes), target, 0)
     rows[:, target] = -1.0
     return rows
 
 
 def program(graph: Graph, single: pm.Family, rows: Array) -> Program:
-    """Of one box and rows of the outputs: hidden bounds by `Backward`; rows that stay below what x itself reaches are
-    left out.
+    """Return the program of one box and rows of the outputs, with hidden bounds by `Backward`.
+
+    Rows that stay below the value at x are skipped.
     """
     if single.norm != torch.inf or single.count != 1 or single.groups:
         raise InputError("got a ball that is no box, or several, expected one of the norm inf without groups")
@@ -84,7 +85,7 @@ def program(graph: Graph, single: pm.Family, rows: Array) -> Program:
         forms[node.name] = _pushed(node, forms)
     lower, upper = _ends(graph, single, rows)
     reached = float((rows @ graph(single.x).detach().numpy().flatten()).max())
-    keep = upper >= reached - _ROUNDING * (1 + abs(reached))
+    keep = upper >= reached - _BOUND_SLACK * (1 + abs(reached))
     margins = forms[graph.output].form(rows[keep])
     low, high = (end.flatten().numpy() for end in single.box())
     return Program(graph.input.name, low, high, tuple(layers), margins, lower[keep], upper[keep])
@@ -97,7 +98,7 @@ def _up_to(graph: Graph, name: str) -> Graph:
 
 @dataclass(frozen=True, eq=False)
 class _Linear:
-    """A node's value as an affine function of blocks: for each the values at its unit vectors, (size, *shape)."""
+    """A node's value as an affine function of blocks: its values at the unit vectors of each block, (size, *shape)."""
 
     parts: Mapping[str, Tensor]
     bias: Tensor  # (1, *shape)
@@ -109,8 +110,8 @@ class _Linear:
 
 
 def _pushed(node: Node, forms: Mapping[str, _Linear]) -> _Linear:
-    """The node's value, from those of its inputs."""
-    if node.op in ("input", "relu"):  # a block of its own
+    """Return the node's value from those of its inputs."""
+    if node.op in ("input", "relu"):  # a new block
         unit = torch.eye(node.size, dtype=torch.float64).reshape(node.size, *node.shape)
         return _Linear({node.name: unit}, torch.zeros(1, *node.shape, dtype=torch.float64))
     if node.op not in LINEAR:
@@ -125,8 +126,8 @@ def _pushed(node: Node, forms: Mapping[str, _Linear]) -> _Linear:
 
 
 def _ends(graph: Graph, single: pm.Family, rows: Array) -> tuple[Array, Array]:
-    """Bounds of rows of the graph's output on the ball."""
+    """Return bounds of rows of the graph's output on the ball."""
     matrix = torch.from_numpy(rows)[None]
-    upper = solve(graph, Cases(single), torch.cat([matrix, -matrix], 1), Backward(), "one-pass", _BYTES)[0, 0]
+    upper = solve(graph, Cases(single), torch.cat([matrix, -matrix], 1), Backward(), "one-pass", _MEMORY_BYTES)[0, 0]
     above, below = upper.split(len(rows))
     return -below.numpy(), above.numpy()

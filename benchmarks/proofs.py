@@ -1,4 +1,4 @@
-"""What Exact proves, image by image: overlaps, orders of cells, decisions and properties; and what it comes to.
+"""Proofs by Exact, image by image: overlaps, orders of cells, decisions and properties, with summaries.
 
 python benchmarks/proofs.py mlp     --out FOLDER --data FOLDER [--eps 0.01 0.02 0.04] [--images 100]
 python benchmarks/proofs.py digits  --out FOLDER --data FOLDER [--eps 0.04] [--images 100]
@@ -10,16 +10,16 @@ python benchmarks/proofs.py inputs  --out FOLDER [--eps 0.05 0.1 0.2] [--images 
 python benchmarks/proofs.py scores  --out FOLDER --data FOLDER [--eps 0.01 0.02 0.04] [--groups grid pixels]
     each with [--seconds 60] [--gap 1e-3] [--threads N] [--share K/N] [--summary]
 
-Every image is a line of JSON in the folder --out. What has one is not done again, so that the same command goes on
-where it was stopped, and N processes with --share 1/N to N/N divide the images. --summary shows what is there.
+Every image is a line of JSON in the folder --out. Images with a line are skipped: the same command continues a stopped
+run. With --share 1/N to N/N, N processes divide the images. --summary prints the results so far.
 
-mlp: the packaged MLP on MNIST's test images, 12 x 12 cells: both sides of AO(B), what is proven of the cells' order.
-digits: the packaged MLP on MNIST's test images, for the class that it predicts: decided, and no more.
-verify: a network on images (x uint8, y) of a file; an image is proven where it is classified as y on the whole ball.
-cifar: the CIFAR-10 network of the zoo, or one of a file, on test images, for the class that it predicts.
-vnnlib: whether properties hold, are violated, or stay open.
-inputs: networks of five inputs and six layers of 50 ReLUs, by units alone and with boxes of inputs.
-scores: maps of bounds and gradients beside the exact ones: rank correlation, and the four metrics.
+mlp: the packaged MLP on MNIST's test images, 12 x 12 cells: both bounds of AO(B), and the proven order of cells.
+digits: the packaged MLP on MNIST's test images: is the predicted class proven or refuted?
+verify: a network on images (x uint8, y) of a file; an image is proven if all points of the ball have the class y.
+cifar: the packaged CIFAR-10 network, or one from a file, on test images, for the predicted class.
+vnnlib: properties: they hold, are violated, or stay open.
+inputs: networks with five inputs and six layers of 50 ReLUs; searches split units only, or input boxes as well.
+scores: maps by bounds and gradients compared with exact ones: rank correlation and the four metrics.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from benchmarks import maps, measuring, tables
     from benchmarks.lines import Line, Lines, average, by, share, table
 else:
-    import maps  # a script finds what lies beside it
+    import maps  # a script imports from its own folder
     import measuring
     import tables
     from lines import Line, Lines, average, by, share, table
 
 
 def mlp(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
-    """Both sides of AO(B), and what is proven of the cells, image by image."""
+    """Bound AO(B) from both sides and prove the order of cells, image by image."""
     x = pm.data.mnist(args.data, "test")[0]
     graph = pm.trace(pm.zoo.mnist_mlp(), x[:1])
     for key in keys:
@@ -74,13 +74,13 @@ def mlp(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
 
 
 def digits(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
-    """Decisions of the packaged MLP on test images."""
+    """Decide test images for the packaged MLP."""
     pixels = pm.data.mnist(args.data, "test")[0]
     yield from _decisions(args, keys, pm.trace(pm.zoo.mnist_mlp(), pixels[:1]), pixels, None)
 
 
 def verify(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
-    """Decisions of a network on images with labels."""
+    """Decide images with labels for a network."""
     with np.load(args.npz) as file:
         pixels, labels = (torch.from_numpy(file[name]) for name in ("x", "y"))
     graph = pm.load(args.onnx)
@@ -88,7 +88,7 @@ def verify(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
 
 
 def cifar(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
-    """Decisions of the zoo's network, or one from a file, on test images."""
+    """Decide test images for the packaged network or one from a file."""
     pixels = pm.data.cifar10(args.data, "test")[0]
     graph = pm.trace(pm.zoo.cifar_cnn(), pixels[:1]) if args.onnx is None else pm.load(args.onnx)
     yield from _decisions(args, keys, graph, pixels, None)
@@ -97,7 +97,7 @@ def cifar(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
 def _decisions(
     args: argparse.Namespace, keys: Sequence[Line], graph: pm.Graph, pixels: Tensor, target: Tensor | None
 ) -> Iterator[Line]:
-    """So many images at once; the seconds of each are its share of the call. The ball is one of pixels."""
+    """Decide several images in one call; each has an equal share of its seconds. The ball is in units of pixels."""
     device = torch.device(args.device)
     network = graph.to(device, torch.float32)
     bounds = pm.bounds.Exact(args.gap, args.seconds)
@@ -120,14 +120,14 @@ def _decisions(
 
 
 def _decision(over: pm.Overlap, k: int) -> Line:
-    """What is known of AO(B)."""
+    """Return the verdict about AO(B)."""
     lower, upper = float(over.full_lower[k]), float(over.full[k])
     verdict = "proven" if upper < 0 else "refuted" if lower > 0 else "open"
     return {"lower": lower, "upper": upper, "nominal": float(over.nominal[k]), "verdict": verdict}
 
 
 def vnnlib(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
-    """Properties of a network."""
+    """Decide the properties of a network."""
     graph = pm.load(args.onnx)
     files = {file.name: file for file in args.vnnlib}
     device = torch.device(args.device)
@@ -139,14 +139,14 @@ def vnnlib(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
 
 
 def images(args: argparse.Namespace, **more: object) -> list[Line]:
-    """A key for each radius and image."""
+    """Return a key for each radius and image."""
     indices = range(args.start, args.start + args.images)
     common = {"seconds": args.seconds, "gap": args.gap, **more}
     return [{"eps": eps, "index": index, **common} for eps in args.eps for index in indices]
 
 
 def show_orders(lines: Sequence[Line]) -> list[Line]:
-    """A row for each radius."""
+    """Return a row for each radius."""
     return [
         {
             **settings,
@@ -163,7 +163,7 @@ def show_orders(lines: Sequence[Line]) -> list[Line]:
 
 
 def show_decisions(lines: Sequence[Line]) -> list[Line]:
-    """A row for each network, radius and time."""
+    """Return a row for each network, radius and time limit."""
     sorts = by(lines, "network", "eps", "seconds", "device")
     return [{**settings, "images": len(some), **_verdicts(some)} for settings, some in sorts]
 
@@ -174,7 +174,7 @@ def _verdicts(lines: Sequence[Line]) -> Line:
 
 
 def show_properties(lines: Sequence[Line]) -> list[Line]:
-    """A row for each property."""
+    """Return a row for each property."""
     names = ("network", "property", "device", "verdict", "margin", "spent")
     ordered = sorted(lines, key=lambda line: (line["network"], line["property"]))
     return [{name: line[name] for name in names} for line in ordered]
@@ -182,7 +182,7 @@ def show_properties(lines: Sequence[Line]) -> list[Line]:
 
 @dataclass(frozen=True)
 class Command:
-    """A kind of work: what there is to do, how, and what it comes to."""
+    """One kind of work: its keys, the function that does it, and its summary."""
 
     keys: Callable[[argparse.Namespace], list[Line]]
     work: Callable[[argparse.Namespace, Sequence[Line]], Iterator[Line]]
@@ -231,7 +231,7 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Do what is missing of one kind of work, or show what is there."""
+    """Do the missing work of one kind, or print the results so far."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     subparsers = parser.add_subparsers(dest="command", required=True)
     for name, command in COMMANDS.items():

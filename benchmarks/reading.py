@@ -1,13 +1,13 @@
-"""Which ONNX files of a folder the checker of certificates reads, what it refuses about the others, and which decisions
-are certified.
+"""ONNX files that the certificate checker reads, its reasons to refuse others, and the decisions that are certified.
 
     python benchmarks/reading.py FOLDER [--most 60] [--points 3] [--certify]
 
-The smallest files in the folder and below, gzipped or not. A file that is read has to enclose what onnxruntime computes
-at random points (uniform in [0, 1]): the checker's float32 intervals there. A decision needs two outputs or more.
+The smallest files in the folder and its subfolders are tried, gzipped or not. For a file that the checker reads, its
+float32 intervals must contain the results of onnxruntime at random points (uniform in [0, 1]). A decision needs at
+least two outputs.
 
-With `--certify`, Proofmap makes a certificate about the file itself for the decision at one such point, and the checker
-proves it again: for the largest of a few radii (L∞) that it proves.
+With `--certify`, Proofmap makes a certificate about the file for the decision at one such point, and the checker
+derives it again. The radius is the largest of a few radii (ℓ∞) with a proof.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import proofmap as pm
 from proofmap.proof import check
 from proofmap.proof.statement import Array
 
-_RADII = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # tried from the largest on
+_CERTIFIED_RADII = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # tried from the largest to the smallest
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class File:
 
 @dataclass(frozen=True)
 class Row:
-    """One file: how many outputs the network that was read has, or why it was not read."""
+    """One file: the number of outputs of its network, or the reason why it was refused."""
 
     outputs: int = 0
     reason: str = ""
-    outside: int = 0  # points at which onnxruntime computes a number outside the checker's interval
-    radius: float = 0.0  # the decision at a point is certified for this ball
+    outside: int = 0  # points at which onnxruntime's result is outside the checker's interval
+    radius: float = 0.0  # the radius of the certified ball around a point
 
 
 def files(folder: Path) -> list[File]:
-    """All ONNX files of a folder, the smallest first."""
+    """Return all ONNX files of a folder, the smallest first."""
     found = []
     for path in sorted(folder.rglob("*.onnx*")):
         data = path.read_bytes()
@@ -62,7 +62,7 @@ def files(folder: Path) -> list[File]:
 
 
 def is_onnx(content: bytes) -> bool:
-    """Whether the file is ONNX at all."""
+    """Return whether the file is an ONNX file."""
     try:
         return bool(onnx.load_model_from_string(content).graph.node)
     except Exception:
@@ -70,7 +70,7 @@ def is_onnx(content: bytes) -> bool:
 
 
 def row(content: bytes, points: int) -> Row:
-    """Read one file, and compare it with onnxruntime."""
+    """Read one file and compare it with onnxruntime."""
     graph = onnx.load_model_from_string(content).graph
     constants = {one.name for one in graph.initializer}
     (given,) = (one for one in graph.input if one.name not in constants)
@@ -83,18 +83,19 @@ def row(content: bytes, points: int) -> Row:
     session = onnxruntime.InferenceSession(content, _quiet())
     values = np.stack([session.run(None, {given.name: point})[0].reshape(-1) for point in x])
     low, high = intervals(network, x)
-    outside = ((values < low) | (values > high)).any(1) & (network.decision_margin == 0)  # not logits after a softmax
+    # before a softmax, the intervals are those of the logits and cannot be compared
+    outside = ((values < low) | (values > high)).any(1) & (network.decision_margin == 0)
     return Row(outputs=network.nodes[-1].count, outside=int(outside.sum()))
 
 
 def certified(content: bytes, seed: int = 0) -> float:
-    """The largest of some radii for which the checker accepts a proof of the decision at a random point; 0 for none."""
+    """Return the largest radius for which the checker accepts a proof of the decision at a random point, or 0."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "net.onnx"
         path.write_bytes(content)
         model = pm.load(path)
         x = torch.rand(1, *model.input.shape, generator=torch.Generator().manual_seed(seed))
-        for eps in _RADII:
+        for eps in _CERTIFIED_RADII:
             whole = torch.zeros(model.input.shape, dtype=torch.int64)
             found = pm.EVA(model, pm.Ball(eps), groups=whole, progress=False).explain(x)
             if not bool(found.proven):
@@ -109,14 +110,14 @@ def certified(content: bytes, seed: int = 0) -> float:
 
 
 def _quiet() -> onnxruntime.SessionOptions:
-    """Without warnings about constants that are inputs too."""
+    """Return options without warnings about constants that are inputs too."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     return options
 
 
 def intervals(network: check.Network, x: Array) -> tuple[Array, Array]:
-    """What float32 may compute at the points, by the checker."""
+    """Return the checker's float32 intervals at the points."""
     flat = x.reshape(len(x), -1)
     ball = {"norm": "inf", "eps": "0", "domain": None, "relative": False, "half": None}
     prover = check.Prover(network, check.Question(flat[0], ball, None, 0, 0, [1]), flat)
@@ -124,7 +125,7 @@ def intervals(network: check.Network, x: Array) -> tuple[Array, Array]:
 
 
 def main() -> None:
-    """Print a row a file, and the counts."""
+    """Print a row for each file, and the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--most", type=int, default=60, help="how many of the smallest files")

@@ -1,11 +1,11 @@
-"""What it costs that bounds hold with all roundings: rigorous / plain, in time and in what is proven, in one run.
+"""The cost of rounding analysis: rigorous / plain, in time and in bounds.
 
     python benchmarks/rigorous.py [--images 4] [--repeat 3] [--data FOLDER] [--json FILE]
 
-The packaged MLP with 144 cells and the packaged CIFAR-10 network with 64, ε = 0.01 and 1/255, shared; pictures of
-CIFAR-10 from FOLDER (training images), else noise of the same size. Each way is run `repeat` times in turn, the least
-time that it took processors counts: other work on the machine does not. Searches end where both sides meet, or where
-roundings keep them apart: how far, `apart` says. On the larger network none ends, and they are left out.
+The packaged MLP with 144 cells and the packaged CIFAR-10 network with 64 cells, ε = 0.01 and 1/255, sharing "shared".
+The pictures are training images of CIFAR-10 from FOLDER, or noise of the same size. Both variants are run `repeat`
+times in turn; the least process time counts. Searches end when both bounds meet, or when rounding errors keep them
+apart: `apart` is the remaining distance. On the larger network no search ends, so searches are skipped there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 
-METHODS: dict[str, pm.bounds.Method] = {
+TIMED_METHODS: dict[str, pm.bounds.Method] = {
     "ibp": pm.bounds.IBP(),
     "crown-ibp": pm.bounds.CrownIBP(),
     "forward": pm.bounds.Forward(),
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=4)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--networks", nargs="+", default=["mnist_mlp", "cifar_cnn"])
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", default=list(TIMED_METHODS))
     parser.add_argument("--data", type=Path)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -45,7 +45,7 @@ def main() -> None:
     for name in args.networks:
         net, x, ball, groups = _setting(name, args.images, args.data)
         for method in args.methods:
-            if name == "cifar_cnn" and method in ("forward", "exact"):  # its forms take more memory than machines have
+            if name == "cifar_cnn" and method in ("forward", "exact"):  # they need too much memory
                 continue
             rows.append({"network": name, "bounds": method, **_compared(net, x, ball, groups, method, args.repeat)})
             print(json.dumps(rows[-1]), flush=True)
@@ -63,11 +63,11 @@ def _setting(name: str, images: int, data: Path | None) -> tuple[nn.Module, Tens
 
 def _compared(net: nn.Module, x: Tensor, ball: pm.Ball, groups: Any, method: str, repeat: int) -> dict[str, float]:
     seconds, found = {False: float("inf"), True: float("inf")}, {}
-    pm.overlap(net, x[:1], ball, groups=groups, bounds=METHODS[method])  # what is made once is made
+    pm.overlap(net, x[:1], ball, groups=groups, bounds=TIMED_METHODS[method])  # warm up
     for _ in range(repeat):
         for rigorous in (False, True):
             start = time.process_time()
-            found[rigorous] = pm.overlap(net, x, ball, groups=groups, bounds=METHODS[method], rigorous=rigorous)
+            found[rigorous] = pm.overlap(net, x, ball, groups=groups, bounds=TIMED_METHODS[method], rigorous=rigorous)
             seconds[rigorous] = min(seconds[rigorous], time.process_time() - start)
     more = found[True].full - found[False].full
     return {

@@ -1,11 +1,11 @@
-"""What a run costs beyond the bare library, and what two Ray workers gain: the same digits, in turns.
+"""The cost of a run compared with the bare library, and the gain by two Ray workers, on the same digits.
 
     python benchmarks/runs.py                      # packaged digits, repeated
-    python benchmarks/runs.py --data FOLDER        # the first of MNIST's test set
+    python benchmarks/runs.py --data FOLDER        # the first images of MNIST's test set
 
 The bare library explains all digits in one call and writes nothing. A run reads and checks every sample, writes chunks
-and manifest to the disk, and sums up. Of Ray, the second row leaves out what comes before the first worker is ready.
-CPU seconds are those of the process: on a machine that others use too, they say more than the clock.
+and a manifest to the disk, and computes totals. The second row for Ray excludes the time until the first worker is
+ready. CPU seconds are process time: on a shared machine they are more reliable than wall-clock time.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from proofmap.sources import open_samples, read_model
 if TYPE_CHECKING:
     from benchmarks import measuring
 else:
-    import measuring  # a script finds what lies beside it
+    import measuring  # a script imports from its own folder
 
 _MODEL = "zoo:mnist_mlp"
-_CELLS = 12
+_CELLS_PER_SIDE = 12
 
 
 @dataclass(frozen=True)
 class Timed:
-    """An engine, and when its first chunk was asked for."""
+    """An engine that records when its first chunk was requested."""
 
     engine: Engine
     first: list[float] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Timed:
 
 
 def main() -> None:
-    """Every way in turn, some times over; medians."""
+    """Run every variant several times in turn; print medians."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="the folder with MNIST's official files")
     parser.add_argument("--count", type=int, default=1000)
@@ -73,14 +73,14 @@ def main() -> None:
 
 
 def digits(folder: Path | None, count: int) -> Tensor:
-    """So many digits; the packaged ones over and over."""
+    """Return digits; the packaged ones are repeated."""
     images = pm.data.digits()[0] if folder is None else pm.data.mnist(folder, "test")[0]
     return images.repeat(-(-count // len(images)), 1, 1, 1)[:count]
 
 
 def measure(x: Tensor, eps: float, repeats: int, folder: Path) -> None:
     """Print a table."""
-    job = Job(ball=pm.Ball(eps, domain=(0.0, 1.0)), groups=pm.groups.grid(_CELLS))
+    job = Job(ball=pm.Ball(eps, domain=(0.0, 1.0)), groups=pm.groups.grid(_CELLS_PER_SIDE))
     torch.set_num_threads(job.threads)
     data = folder / "digits.npz"
     np.savez(data, images=x.numpy())
@@ -88,7 +88,7 @@ def measure(x: Tensor, eps: float, repeats: int, folder: Path) -> None:
     samples = open_samples([data], model.preparation)
     eva = Setup(model.graph(x[:1]), job).method()
     eva.attribute(x[: job.chunk])  # warm up
-    taken: dict[str, list[tuple[float, float]]] = {}  # the clock's and the processor's seconds
+    taken: dict[str, list[tuple[float, float]]] = {}  # wall-clock seconds and process time
 
     for k in range(repeats):
         started = now()
@@ -103,11 +103,14 @@ def measure(x: Tensor, eps: float, repeats: int, folder: Path) -> None:
             if elsewhere:
                 taken.setdefault("... once a worker is ready", []).append((time.perf_counter() - engine.first[0], nan))
         command = [sys.executable, "-m", "proofmap", "run", data, "--model", _MODEL, "--eps", eps]
-        command += ["--groups", f"grid:{_CELLS}", "--out", folder / f"shell-{k}"]
+        command += ["--groups", f"grid:{_CELLS_PER_SIDE}", "--out", folder / f"shell-{k}"]
         started = now()
         subprocess.run([str(part) for part in command], check=True, capture_output=True)
         taken.setdefault("proofmap run, from the shell", []).append(since(started))
-    print(f"{measuring.machine('cpu')}, {len(x)} digits, {_CELLS} x {_CELLS} groups, ε {eps}, median of {repeats}\n")
+    print(
+        f"{measuring.machine('cpu')}, {len(x)} digits, {_CELLS_PER_SIDE} x {_CELLS_PER_SIDE} groups, ε {eps}, "
+        f"median of {repeats}\n"
+    )
     print("| | seconds | of the library's | CPU seconds | of the library's |\n| --- | ---: | ---: | ---: | ---: |")
     whole = [statistics.median(times) for times in zip(*taken["the library"], strict=True)]
     for way, pairs in taken.items():
@@ -117,13 +120,13 @@ def measure(x: Tensor, eps: float, repeats: int, folder: Path) -> None:
 
 
 def now() -> tuple[float, float]:
-    """The clock, and what this process and those that it waited for have used of processors."""
+    """Return the wall-clock time, and the process time of this process and its finished children."""
     used = os.times()
     return time.perf_counter(), used.user + used.system + used.children_user + used.children_system
 
 
 def since(started: tuple[float, float]) -> tuple[float, float]:
-    """The seconds from there to now."""
+    """Return the seconds since then."""
     clock, processor = now()
     return clock - started[0], processor - started[1]
 

@@ -1,20 +1,22 @@
-"""The same questions to Exact, to HiGHS and to Marabou: both sides of overlaps, seconds, and that nobody contradicts.
+"""Exact, HiGHS and Marabou on the same questions: bounds of overlaps, seconds, and contradictions.
 
 python benchmarks/solvers.py --out FOLDER [--threads 1] [--seconds 12] [--gap 1e-3] [--summary]
     [--eps 0.01 0.02] [--images 0 1] [--members 1]  the packaged MLP; a random convolutional network on one image
-    [--tiny 4]                                      random networks of a handful of neurons
+    [--tiny 4]                                      random networks with a handful of neurons
     [--onnx FILE --vnnlib FILE ...]                 the boxes and classes of VNN-LIB properties
 
-A question is max over B, or over one B_u, of the margins f_c' - f_c; of a property, only whether that is above 0.
-Exact answers for the whole family of balls at once, so that its seconds stand once for all of its questions; HiGHS has
-as long for each, and Marabou for each of two: whether a margin can reach Exact's lower side less 0.01 (expected: sat)
-and its upper side plus 0.01 (unsat). Exact runs in float64, as the others do. What anybody finds is run through the
-network before it counts. Exit code 1 where two answers contradict each other by more than 1e-5. Where Marabou rules out
-what such a point reaches, the table says that it is wrong: its linear arithmetic is (`marabou.py`).
+A question is the maximum over B, or over one B_u, of the margins f_c' - f_c. For a property, only its sign is asked.
+Exact answers for the whole family of balls at once, so its seconds are listed once for all of its questions. HiGHS has
+the same time limit for each question. Marabou has it for each of two queries: can a margin reach Exact's lower bound -
+0.01 (expected: sat), and its upper bound + 0.01 (expected: unsat)? Exact runs in float64, like the others. Every point
+is evaluated by the network before it counts. The exit code is 1 if two answers contradict each other by more than 1e-5.
+If Marabou rules out a value that such a point reaches, the table says that Marabou is wrong: its linear arithmetic has
+an error (`marabou.py`).
 
-Every question is a line of JSON in the folder --out, and is not asked again. --summary shows what is there.
+Every question is a line of JSON in the folder --out, and is not asked again. --summary prints the results so far.
 
-`pip install '.[solvers]'` brings HiGHS and, for a Python that it supports, Marabou; without it its columns are missing.
+`pip install '.[solvers]'` installs HiGHS and, for supported versions of Python, Marabou. Without it, their columns are
+missing.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from benchmarks.lines import Line, Lines, table
     from benchmarks.programs import Array, margins_of, program
 else:
-    import highs  # a script finds what lies beside it
+    import highs  # a script imports from its own folder
     import measuring
     from lines import Line, Lines, table
     from programs import Array, margins_of, program
@@ -49,29 +51,29 @@ else:
     if find_spec("maraboupy"):
         import marabou
 
-ROUNDING = 1e-5  # what two answers may miss each other by
-BESIDE = 1e-2  # how far from Exact's sides Marabou is asked
+CONTRADICTION_TOLERANCE = 1e-5  # two answers may differ by this much
+MARABOU_OFFSET = 1e-2  # distance of Marabou's thresholds from Exact's bounds
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A family of balls around one input, and which of its members are asked for."""
+    """A family of balls around one input, and the members in question."""
 
     name: str
-    graph: Graph  # in float64, as x
+    graph: Graph  # in float64, like x
     x: Tensor  # (1, *shape)
     ball: pm.Ball
     mask: Tensor | None
     target: int
     members: tuple[int, ...]  # 0 is B, 1 + u is B_u
-    enough: float = -inf  # need not be known closer where it is at most this
+    enough: float = -inf  # bounds at or below this value are tight enough
 
     def named(self, member: int) -> str:
-        """What is asked of one of them."""
+        """Return the name of the question about one member."""
         return self.name + (f", group {member - 1} frozen" if member else "")
 
     def reached(self, points: list[Array], member: int) -> float:
-        """The largest margin at points, each moved into the ball; nan without any."""
+        """Return the largest margin at points, each moved into the ball; nan without points."""
         family = self.ball.at(self.x, self.mask)
         low, high = family.split(torch.tensor([member])).box()
         values = []
@@ -84,7 +86,7 @@ class Question:
 
 
 def questions(args: argparse.Namespace) -> Iterator[Question]:
-    """All of them, one family after the other."""
+    """Yield all questions, one family after the other."""
     digits = pm.data.digits()[0].double()
     cells = pm.groups.grid(12)((1, 28, 28))
     mlp = [("mlp", pm.zoo.mnist_mlp(), eps, image) for eps in args.eps for image in args.images]
@@ -103,7 +105,7 @@ def questions(args: argparse.Namespace) -> Iterator[Question]:
 
 
 def two_neurons() -> Question:
-    """One input, two neurons that are above 0 everywhere: what `marabou.py` shows as a network."""
+    """One input, two neurons that are positive everywhere: the example of `marabou.py` as a network."""
     model = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2)).double()
     values = ([[-0.005], [4.28]], [0.77, 3.44], [[0.0, 0.0], [-0.85, -1.44]], [0.0, 0.0])
     for parameter, value in zip(model.parameters(), values, strict=True):
@@ -113,7 +115,7 @@ def two_neurons() -> Question:
 
 
 def tiny(seed: int) -> Question:
-    """Two layers of a handful of neurons with random weights, three times as large as torch draws them."""
+    """Return two layers of a handful of neurons, with random weights three times as large as torch's."""
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)).double()
     for parameter in model.parameters():
@@ -125,7 +127,7 @@ def tiny(seed: int) -> Question:
 
 
 def convolutional() -> nn.Module:
-    """Two small convolutions with random weights, three times as large as torch draws them."""
+    """Return two small convolutions, with random weights three times as large as torch's."""
     torch.manual_seed(0)
     first, second = nn.Conv2d(1, 3, 4, stride=3), nn.Conv2d(3, 4, 3, stride=2)
     model = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), nn.Linear(64, 10))
@@ -135,7 +137,7 @@ def convolutional() -> nn.Module:
 
 
 def properties(network: Path, files: list[Path]) -> Iterator[Question]:
-    """The box of each file, whose cases say of the same class that another one is at least as large."""
+    """Yield the box of each file; its cases say of one class that another one is at least as large."""
     graph = pm.load(network).to(torch.device("cpu"), torch.float64)
     for file in files:
         for region in read_specification(file, Preparation(shape=graph.input.shape)):
@@ -147,7 +149,7 @@ def properties(network: Path, files: list[Path]) -> Iterator[Question]:
 
 
 def answers(args: argparse.Namespace, lines: Lines) -> Iterator[Line]:
-    """What each solver says of every member that has no line."""
+    """Yield the answers of each solver for every member without a line."""
     for question in questions(args):
         keys = {member: _key(question.named(member), args) for member in question.members}
         missing = lines.missing(list(keys.values()))
@@ -180,7 +182,10 @@ def _asked(question: Question, keys: dict[int, Line], args: argparse.Namespace) 
             "highs": [question.reached(points, member), above, seconds],
         }
         if find_spec("maraboupy"):
-            for side, threshold in (("below", lower[member] - BESIDE), ("above", upper[member] + BESIDE)):
+            for side, threshold in (
+                ("below", lower[member] - MARABOU_OFFSET),
+                ("above", upper[member] + MARABOU_OFFSET),
+            ):
                 verdict, point, seconds = marabou.exceeds(asked, threshold, args.seconds, args.threads)
                 found = question.reached([] if point is None else [point], member)
                 row[side] = [verdict, found, seconds]
@@ -188,30 +193,30 @@ def _asked(question: Question, keys: dict[int, Line], args: argparse.Namespace) 
 
 
 def contradictions(row: Line) -> list[str]:
-    """What one solver says that another rules out."""
+    """Return the answers of one solver that another one rules out."""
     lower, upper, _ = row["exact"]
     said = []
-    if row["highs"][0] > upper + ROUNDING:
+    if row["highs"][0] > upper + CONTRADICTION_TOLERANCE:
         said.append(f"HiGHS has a point at {row['highs'][0]}, above Exact's {upper}")
-    if row["highs"][1] < lower - ROUNDING:
+    if row["highs"][1] < lower - CONTRADICTION_TOLERANCE:
         said.append(f"HiGHS bounds by {row['highs'][1]}, below Exact's point at {lower}")
     for side in ("below", "above"):
         found = row.get(side, ("open", nan, 0.0))[1]
-        if found > upper + ROUNDING:
+        if found > upper + CONTRADICTION_TOLERANCE:
             said.append(f"Marabou has a point at {found}, above Exact's {upper}")
-    if abs(row["reached"] - lower) > ROUNDING:
+    if abs(row["reached"] - lower) > CONTRADICTION_TOLERANCE:
         said.append(f"Exact's point reaches {row['reached']}, not its {lower}")
     return said
 
 
 def refuted(row: Line) -> bool:
-    """Whether Marabou rules out what the network reaches at Exact's point."""
+    """Return whether Marabou rules out a value that the network reaches at Exact's point."""
     lower, verdict = row["exact"][0], row.get("below", ("open",))[0]
-    return bool(verdict == "unsat" and row["reached"] > lower - BESIDE + ROUNDING)
+    return bool(verdict == "unsat" and row["reached"] > lower - MARABOU_OFFSET + CONTRADICTION_TOLERANCE)
 
 
 def show(lines: Sequence[Line]) -> list[Line]:
-    """A row for each question, sides to four places."""
+    """Return a row for each question, with bounds to four digits."""
     rows = []
     for line in lines:
         row = {"question": line["question"], "limit": line["seconds"]}
@@ -227,7 +232,7 @@ def show(lines: Sequence[Line]) -> list[Line]:
 
 
 def main() -> None:
-    """Ask everybody what has no line yet, and show all there is."""
+    """Ask all solvers the open questions, and print all results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the folder of the lines")
     parser.add_argument("--threads", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Networks of few inputs, searched by their units alone and with boxes of inputs."""
+"""Networks with few inputs, searched by splitting units only, and by splitting input boxes as well."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from benchmarks import measuring
     from benchmarks.lines import Line, average, by
 else:
-    import measuring  # a script finds what lies beside it
+    import measuring  # a script imports from its own folder
     from lines import Line, average, by
 
 
 def inputs(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
-    """Both sides of AO(B) and of five B_u, a variable each, for a network and an input of every index."""
+    """Bound AO(B) and five B_u, one variable each, for a network and an input of every index."""
     exact = import_module("proofmap.search.exact")
     for key in keys:
         model, x = _network(key["index"])
@@ -40,7 +40,7 @@ def inputs(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
 
 
 def show(lines: Sequence[Line]) -> list[Line]:
-    """A row for each radius and way."""
+    """Return a row for each radius and kind of search."""
     return [
         {
             **settings,
@@ -56,7 +56,7 @@ def show(lines: Sequence[Line]) -> list[Line]:
 
 @cache
 def _network(seed: int) -> tuple[torch.nn.Module, Tensor]:
-    """One that has learned which of five waves is the highest, and an input; it has the shape of ACAS Xu's networks."""
+    """Return a network of the shape of ACAS Xu's that has learned which of five waves is the highest, and an input."""
     sizes, draw = (5, *[50] * 6, 5), torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -1,14 +1,15 @@
-"""What is proven of networks of other kinds than the paper's: both sides of AO(B), radius by radius.
+"""Proofs for networks of other kinds than the paper's: both bounds of AO(B), radius by radius.
 
 python benchmarks/wide.py train   NAME ... --out FOLDER [--data FOLDER] [--device cuda]
 python benchmarks/wide.py measure NAME ... --out FOLDER [--data FOLDER] [--samples 10] [--summary]
 python benchmarks/wide.py draw    NAME ... --out FOLDER [--data FOLDER]
     NAME: vit vit-onnx mobile text lstm cnn1d table
 
-train writes NAME.safetensors and the test accuracy; vit is packaged (scripts/train.py cifar10-vit), table is trained in
-place. vit-onnx has batch norms, as the transformers of VNN-COMP do, is written as an ONNX file, and bounded as read
-from it. measure: the first test samples that are classified rightly, by Exact: where a network has products it does not
-search, and the upper side is Backward's, the lower side that of an attack. draw: the map of the first, NAME.png.
+train writes NAME.safetensors and the test accuracy; vit is packaged (scripts/train.py cifar10-vit), and table is
+trained when it is used. vit-onnx has batch norms, as the transformers of VNN-COMP do; it is written as an ONNX file and
+read again. measure bounds the first test samples that are classified correctly, by Exact. A network with products of
+values is not searched: its upper bound is Backward's, its lower bound comes from an attack. draw writes the first map
+as NAME.png.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.text.figure_titles import caption, title
+from proofmap.plots.figure_titles import caption, title
 from proofmap.zoo.vit import VisionTransformer
 
 if TYPE_CHECKING:
@@ -35,19 +36,19 @@ if TYPE_CHECKING:
     from benchmarks.lines import Line, Lines, average, by, share, table
     from scripts.train import attacked
 else:
-    import networks  # a script finds what lies beside it
+    import networks  # a script imports from its own folder
     from lines import Line, Lines, average, by, share, table
 
     sys.path.append(str(Path(__file__).parents[1] / "scripts"))
     from train import attacked
 
-_ADVERSARY = 2 / 255  # while networks of images are trained
-_SECONDS = 10.0  # of the attack and the search, at most
+_ADVERSARIAL_EPS = 2 / 255  # for the adversarial training of networks of images
+_SEARCH_SECONDS = 10.0  # time limit of the attack and the search
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A network, how it is trained, and on which radii it is measured."""
+    """A network, its training, and the radii at which it is measured."""
 
     build: Callable[[], nn.Module]
     data: Callable[[Path | None, networks.Part], networks.Data]
@@ -77,7 +78,7 @@ def _dense() -> nn.Module:
     return nn.Sequential(nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 2))
 
 
-KINDS = {
+NETWORK_KINDS = {
     "vit": Kind(pm.zoo.cifar_vit, _cifar, (0.0005, 0.001), domain=(0.0, 1.0), groups=pm.groups.grid(8)),
     "vit-onnx": Kind(
         lambda: VisionTransformer(96, 2, 4, 192, "batch"),
@@ -93,7 +94,7 @@ KINDS = {
         (0.01, 0.02, 0.05, 0.1),
         epochs=30,
         rate=1e-2,
-        groups=torch.arange(networks.LENGTH)[:, None].expand(networks.LENGTH, 16),
+        groups=torch.arange(networks.MAX_WORD_LETTERS)[:, None].expand(networks.MAX_WORD_LETTERS, 16),
     ),
     "lstm": Kind(
         networks.Recurrent,
@@ -116,10 +117,11 @@ KINDS = {
 
 
 def train(name: str, args: argparse.Namespace) -> None:
-    """AdamW and one cosine; images are shifted, mirrored and moved against the network. The test samples are used once,
-    for the accuracy.
+    """Train with AdamW and a cosine schedule; images are shifted, mirrored and perturbed adversarially.
+
+    The test samples are used once, for the accuracy.
     """
-    kind = KINDS[name]
+    kind = NETWORK_KINDS[name]
     torch.manual_seed(0)
     model = kind.build().to(args.device).train()
     x, y = (part.to(args.device) for part in kind.data(args.data, "train"))
@@ -129,7 +131,7 @@ def train(name: str, args: argparse.Namespace) -> None:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, kind.rate, total_steps=steps, pct_start=0.1)
     for _ in range(kind.epochs):
         for part in torch.randperm(len(x)).to(args.device).split(batch):
-            seen = attacked(model, _moved(x[part]), y[part], _ADVERSARY) if x.ndim == 4 else x[part]
+            seen = attacked(model, _moved(x[part]), y[part], _ADVERSARIAL_EPS) if x.ndim == 4 else x[part]
             loss = nn.functional.cross_entropy(model(seen), y[part])
             optimiser.zero_grad()
             loss.backward()
@@ -146,7 +148,7 @@ def train(name: str, args: argparse.Namespace) -> None:
 
 
 def _moved(x: Tensor, reach: int = 4) -> Tensor:
-    """The same offset of a batch, and each image mirrored or not."""
+    """Shift all images of a batch by the same offset, and mirror each at random."""
     down, right = torch.randint(0, 2 * reach + 1, (2,)).tolist()
     padded = nn.functional.pad(x, (reach,) * 4)[..., down : down + x.shape[2], right : right + x.shape[3]]
     mirrored = torch.rand(len(x), 1, 1, 1, device=x.device) < 0.5
@@ -154,16 +156,16 @@ def _moved(x: Tensor, reach: int = 4) -> Tensor:
 
 
 def loaded(name: str, args: argparse.Namespace) -> nn.Module:
-    """The trained network."""
-    model = KINDS[name].build()
+    """Load the trained network."""
+    model = NETWORK_KINDS[name].build()
     if name != "vit":
         model.load_state_dict(load_file(args.out / f"{name}.safetensors"))
     return model.eval()
 
 
 def samples(name: str, args: argparse.Namespace) -> tuple[Any, Tensor, list[int]]:
-    """The graph, and the first test samples that are classified rightly, with their numbers: (n, *shape)."""
-    model, (x, y) = loaded(name, args), KINDS[name].data(args.data, "test")
+    """Return the graph, and the first test samples that are classified correctly, (n, *shape), with their numbers."""
+    model, (x, y) = loaded(name, args), NETWORK_KINDS[name].data(args.data, "test")
     with torch.no_grad():
         right = [k for k in range(min(len(x), 20 * args.samples)) if int(model(x[k : k + 1]).argmax()) == int(y[k])]
         right = right[: args.samples]
@@ -179,19 +181,19 @@ def samples(name: str, args: argparse.Namespace) -> tuple[Any, Tensor, list[int]
 
 
 def draw(name: str, args: argparse.Namespace) -> None:
-    """The map of the first sample, at the second smallest radius."""
-    kind, (graph, x, numbers) = KINDS[name], samples(name, args)
+    """Draw the map of the first sample, at the second smallest radius."""
+    kind, (graph, x, numbers) = NETWORK_KINDS[name], samples(name, args)
     ball = pm.Ball(kind.radii[1], domain=kind.domain)
     found = pm.EVA(graph, ball, groups=kind.groups, sharing="one-pass", progress=False, rigorous=False).explain(x[:1])
     letters: list[str] = []
     if name == "text":
         word = networks.word_of(kind.data(args.data, "test")[0][numbers[0]])
-        letters = [f"{k + 1}: {letter}" for k, letter in enumerate(word.ljust(networks.LENGTH, "-"))]
+        letters = [f"{k + 1}: {letter}" for k, letter in enumerate(word.ljust(networks.MAX_WORD_LETTERS, "-"))]
     _picture(found, letters).savefig(args.out / f"{name}.png")
 
 
 def _picture(found: pm.Explanation, letters: Sequence[str]) -> Any:
-    """That of the explanation; of a word a bar for each letter."""
+    """Return the figure of the explanation; for a word, a bar chart with one bar for each letter."""
     if not letters:
         return found.plot()
     from matplotlib import pyplot
@@ -204,13 +206,17 @@ def _picture(found: pm.Explanation, letters: Sequence[str]) -> Any:
 
 
 def measure(name: str, args: argparse.Namespace) -> Iterator[Line]:
-    """Both sides of AO(B), sample by sample."""
-    kind, (graph, x, numbers) = KINDS[name], samples(name, args)
+    """Bound AO(B) from both sides, sample by sample."""
+    kind, (graph, x, numbers) = NETWORK_KINDS[name], samples(name, args)
     for one, number in zip(x.to(args.device).split(1), numbers, strict=True):
         for eps in kind.radii:
             begin = time.perf_counter()
             found = pm.overlap(
-                graph, one, pm.Ball(eps, domain=kind.domain), bounds=pm.bounds.Exact(seconds=_SECONDS), rigorous=False
+                graph,
+                one,
+                pm.Ball(eps, domain=kind.domain),
+                bounds=pm.bounds.Exact(seconds=_SEARCH_SECONDS),
+                rigorous=False,
             )
             where = {"network": name, "eps": eps, "device": args.device, "index": number}
             sides = {"nominal": float(found.nominal), "lower": float(found.full_lower), "upper": float(found.full)}
@@ -218,7 +224,7 @@ def measure(name: str, args: argparse.Namespace) -> Iterator[Line]:
 
 
 def summary(lines: Sequence[Line]) -> str:
-    """A row for each network and radius."""
+    """Return a row for each network and radius."""
     rows = []
     for key, some in by(lines, "network", "eps", "device"):
         of = {side: average(line[side] for line in some) for side in ("nominal", "lower", "upper")}
@@ -231,7 +237,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", choices=("train", "measure", "draw"))
-    parser.add_argument("names", nargs="+", choices=KINDS, metavar="NAME")
+    parser.add_argument("names", nargs="+", choices=NETWORK_KINDS, metavar="NAME")
     parser.add_argument("--out", type=Path, required=True, help="the folder of weights and lines")
     parser.add_argument("--data", type=Path, help="the folder with CIFAR-10's files")
     parser.add_argument("--samples", type=int, default=10)

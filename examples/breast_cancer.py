@@ -1,4 +1,4 @@
-"""Breast cancer: 30 measurements of a biopsy, a small network, and what its decisions hang on, proven from both sides.
+"""Breast cancer: 30 measurements of a biopsy and a small network, whose scores are bounded from both sides.
 
 python examples/breast_cancer.py [--rows 60] [--out out/breast_cancer]
 """
@@ -17,28 +17,30 @@ from sklearn.preprocessing import StandardScaler
 
 import proofmap as pm
 
-SHARE = 0.02  # of each measurement's range, to either side
+RADIUS_SHARE = 0.02  # the radius of each measurement, relative to its range
 
 
 def main(rows: int = 60, out: Path = Path("out/breast_cancer")) -> pm.Explanation:
-    """Train, explain `rows` rows that were not trained on, and write two pictures."""
+    """Train, explain `rows` test rows, and write two pictures."""
     data = load_breast_cancer()
     train, test, labels, truth = train_test_split(data.data, data.target, test_size=0.3, random_state=0)
     classifier = make_pipeline(
         StandardScaler(), MLPClassifier((16,), solver="lbfgs", alpha=1.0, max_iter=500, random_state=0)
     )
     classifier.fit(train, labels)
-    print(f"accuracy on {len(test)} rows that were not trained on: {classifier.score(test, truth):.3f}")
+    print(f"accuracy on {len(test)} test rows: {classifier.score(test, truth):.3f}")
 
     domain = pm.Domain.from_data(train, names=data.feature_names).including(test)
-    ball = pm.Ball(domain.eps(SHARE), domain=domain)
+    ball = pm.Ball(domain.eps(RADIUS_SHARE), domain=domain)
     eva = pm.EVA(pm.from_sklearn(classifier), ball, bounds=pm.bounds.Exact(seconds=5))
     found = eva.explain(test[:rows])
     gap = float((found.overlap.full - found.overlap.full_lower).max())
-    print(f"{int(found.proven.sum())} of {rows} decisions are proven; both sides of AO are at most {gap:.1e} apart")
+    print(f"{int(found.proven.sum())} of {rows} decisions are proven; the bounds of AO are at most {gap:.1e} apart")
 
     out.mkdir(parents=True, exist_ok=True)
-    closest = int(found.overlap.full.where(found.proven, -torch.inf).argmax())  # of the proven ones, nearest to falling
+    closest = int(
+        found.overlap.full.where(found.proven, -torch.inf).argmax()
+    )  # the proven decision with the smallest margin
     found[closest].plot(columns=domain.names, class_names=data.target_names).savefig(out / "row.png")
     found.summary(columns=domain.names).savefig(out / "summary.png")
     return found

@@ -1,10 +1,9 @@
-"""Series: where in time a small convolutional network sees what it decides by, proven from both sides.
+"""Series: the time windows that a small convolutional network decides by, with scores bounded from both sides.
 
     python examples/series.py [--rows 3] [--out out/series]
 
-The series have 64 steps and are made by a formula: x_t = 0.5 sin(2π t / p + φ) + 0.3 ξ_t, with ξ_t normal and p from 12
-to 30. Class 1 has a bump 1.5 exp(-(t - m)² / 8) somewhere, with m from 10 to 54, class 0 has none. So it is known where
-the evidence is.
+The series have 64 steps: x_t = 0.5 sin(2π t / p + φ) + 0.3 ξ_t, with normal ξ_t and p from 12 to 30. Class 1 also has a
+bump 1.5 exp(-(t - m)² / 8) with m from 10 to 54; class 0 has none. So the position of the evidence is known.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from torch import Tensor, nn
 import proofmap as pm
 
 STEPS, WINDOW = 64, 8
-EPS = 0.05  # of every step's value, whose noise has the deviation 0.3
+EPS = 0.05  # the radius of each step; the standard deviation of the noise is 0.3
 
 
 def series(count: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Series (count, 1, 64), their classes, and where their bumps are."""
+    """Return series (count, 1, 64), their classes, and the positions of their bumps."""
     draw = torch.Generator().manual_seed(seed)
     time = torch.arange(STEPS).float()
     period, phase = 12 + 18 * torch.rand(count, 1, generator=draw), 2 * pi * torch.rand(count, 1, generator=draw)
@@ -34,7 +33,7 @@ def series(count: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def trained(steps: int) -> nn.Module:
-    """A 1-D convolutional network, trained on series that are made as it goes."""
+    """Return a 1-D convolutional network, trained on series that are drawn for each step."""
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv1d(1, 8, 7, padding=3), nn.ReLU(), nn.MaxPool1d(4), nn.Conv1d(8, 8, 3), nn.ReLU(), nn.Flatten(),
@@ -59,9 +58,9 @@ def main(rows: int = 3, out: Path = Path("out/series"), steps: int = 600) -> pm.
     found = eva.explain(x[labels == 1][:rows], target=1)
     there = (middle[labels == 1][:rows] / WINDOW).long()
     sides = [f"[{low:.2f}, {high:.2f}]" for low, high in zip(found.overlap.full_lower, found.overlap.full, strict=True)]
-    print(f"AO from both sides: {', '.join(sides)}")
+    print(f"bounds of AO: {', '.join(sides)}")
     print(
-        f"the bump is in the windows {there.tolist()}; those of the largest scores: {found.scores.argmax(1).tolist()}"
+        f"windows with the bump: {there.tolist()}; windows with the largest scores: {found.scores.argmax(1).tolist()}"
     )
     out.mkdir(parents=True, exist_ok=True)
     found.plot(class_names=["no bump", "a bump"]).savefig(out / "series.png")

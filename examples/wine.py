@@ -1,9 +1,9 @@
-"""Wine: 13 measurements and three growers, a small network, and its decisions with one column that is a category.
+"""Wine: 13 measurements, three growers and a small network; one column is a category.
 
     python examples/wine.py [--rows 20] [--out out/wine]
 
-The colour's intensity is told by its name alone, light, medium or deep: one category, written as three columns of which
-one is 1. In the ball it may be any of the three, and nothing between them.
+The intensity of the colour is one of three names: light, medium or deep. It is a one-hot block of three columns. In the
+ball it may be any of the three, and nothing between them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sklearn.preprocessing import StandardScaler
 
 import proofmap as pm
 
-SHARE = 0.05  # of each measurement's range, to either side
+RADIUS_SHARE = 0.05  # the radius of each measurement, relative to its range
 INTENSITY = "color_intensity"
 
 
 def main(rows: int = 20, out: Path = Path("out/wine")) -> pm.Explanation:
-    """Train, explain `rows` rows that were not trained on, and write two pictures."""
+    """Train, explain `rows` test rows, and write two pictures."""
     data = load_wine()
     numbers = [name for name in data.feature_names if name != INTENSITY]
     intensity = data.data[:, data.feature_names.index(INTENSITY)]
@@ -37,17 +37,17 @@ def main(rows: int = 20, out: Path = Path("out/wine")) -> pm.Explanation:
         StandardScaler(), MLPClassifier((12,), solver="lbfgs", alpha=1.0, max_iter=500, random_state=0)
     )
     classifier.fit(train, labels)
-    print(f"accuracy on {len(test)} rows that were not trained on: {classifier.score(test, truth):.3f}")
+    print(f"accuracy on {len(test)} test rows: {classifier.score(test, truth):.3f}")
 
     domain = pm.Domain.from_data(train, names=names).including(test)
     print(f"{domain}: {', '.join(domain.group_names())}")
-    ball = pm.Ball(domain.eps(SHARE), domain=domain)
+    ball = pm.Ball(domain.eps(RADIUS_SHARE), domain=domain)
     model = pm.from_sklearn(classifier)
     found = pm.EVA(model, ball, groups=domain.groups, bounds=pm.bounds.Exact(seconds=5)).explain(test[:rows])
     gap = float((found.overlap.full - found.overlap.full_lower).max())
-    print(f"{int(found.proven.sum())} of {rows} decisions are proven; both sides of AO are at most {gap:.1e} apart")
+    print(f"{int(found.proven.sum())} of {rows} decisions are proven; the bounds of AO are at most {gap:.1e} apart")
     held = found.overlap.frozen[:, domain.group_names().index("colour")]
-    print(f"{int((held <= 0).sum())} are, where the colour may not change")
+    print(f"{int((held < 0).sum())} are proven if the colour may not change")
     bounded = pm.overlap(model, test[:rows], ball, bounds=pm.bounds.Backward())
     print(f"backward bounds alone prove {int((bounded.full < 0).sum())}")
 

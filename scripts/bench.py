@@ -1,10 +1,10 @@
-"""Every benchmark in a short form that needs no data beyond the package, one after another.
+"""Run every benchmark in a short form that needs no data outside the package.
 
 python scripts/bench.py [--out out/bench] [--only NAME ...] [--list]
 
-What each prints goes to NAME.txt in the folder, and summary.md says which ran and how many seconds of processors they
-took, starting Python included. The short forms show that the benchmarks run and what they print; figures to report come
-from the commands in docs/performance.md and docs/proofs.md. Exit 1 where a benchmark fails.
+The output of each benchmark goes to NAME.txt in the folder. summary.md lists the benchmarks with their process time,
+which includes the start of Python. The short forms only show that the benchmarks run. The commands for figures in
+reports are in docs/performance.md and docs/proofs.md. The exit code is 1 if a benchmark fails.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ SHORT: dict[str, tuple[str, ...]] = {
     "explain": ("--images", "10", "--separate", "1"),
     "family": ("--images", "2", "--repeats", "1", "--networks", "mnist-mlp", "conv"),
     "gpu": ("--rows", "mnist", "--images-mnist", "20", "--repeats", "1"),
+    "ground_truth": ("--out", "{out}/ground-truth", "--trials", "xor", "pattern", "--methods", "saliency", "eva"),
     "hybrid": ("--networks", "efficientnet-lite0", "--samples", "1", "--groups", "3"),
     "large": ("--bounds", "ibp", "--eps", "1e-5"),
     "proofs": ("inputs", "--out", "{out}/proofs", "--images", "1", "--eps", "0.05", "--seconds", "3"),
@@ -49,13 +50,13 @@ OTHERS: dict[str, str] = {
 
 
 def command(name: str, out: Path) -> list[str]:
-    """The words of a short form; out is where it may write files."""
+    """Return the command of a short form; it may write files into `out`."""
     words = [word.format(out=out) for word in SHORT[name]]
     return [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *words]
 
 
 def run(name: str, out: Path) -> tuple[int, float]:
-    """The exit code of a benchmark, and the seconds of processors that it took; what it printed is in the folder."""
+    """Run a benchmark with its output in the folder; return its exit code and its process time in seconds."""
     environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": str(ROOT / "src")}
     before = _processors()
     with (out / f"{name}.txt").open("w", encoding="utf-8") as file:
@@ -71,7 +72,7 @@ def _processors() -> float:
 
 
 def summary(rows: dict[str, tuple[int, float]]) -> str:
-    """A table of what ran, and a list of what needs more than the package."""
+    """Return a table of the benchmarks that ran, and a list of those that need more than the package."""
     lines = ["| benchmark | | seconds of processors |", "| --- | --- | ---: |"]
     lines += [
         f"| {name} | {'done' if code == 0 else f'failed ({code})'} | {spent:.1f} |"
@@ -81,7 +82,7 @@ def summary(rows: dict[str, tuple[int, float]]) -> str:
 
 
 def main() -> int:
-    """Run the short forms, saying how far it is."""
+    """Run the short forms and print the progress."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "bench", help="the folder for what is printed")
     parser.add_argument("--only", nargs="+", choices=SHORT, default=list(SHORT), metavar="NAME")

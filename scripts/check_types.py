@@ -1,9 +1,9 @@
-"""See that users' type checkers know everything: by pyright, beside mypy, which reads the code itself.
+"""Check that type checkers of users know every public type: by pyright, in addition to mypy on the code itself.
 
     python scripts/check_types.py
 
-Every public name has a type that is stated, or follows in one way only; gaps in other packages are left to them. And in
-what users write, `tests/test_typed_use.py`, there is nothing to report in strict mode.
+Every public name needs a declared type, or one that can be inferred in only one way; gaps in other packages do not
+count. The typical uses in `tests/test_typed_use.py` must pass pyright in strict mode.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-USE = "tests/test_typed_use.py"  # with a comment that asks for strict mode
+USE = "tests/test_typed_use.py"  # it contains a comment that turns on strict mode
 OLDEST = "3.10"  # the oldest Python that is supported
 
 
 def pyright(*words: str, tree: Path = ROOT / "src") -> dict[str, Any]:
-    """What pyright finds, with this interpreter's packages and those of a tree before all others."""
+    """Run pyright with this interpreter's packages; a package in `tree` is found first. Return the report."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(tree)}
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonversion", OLDEST, *words]
@@ -34,13 +34,13 @@ def pyright(*words: str, tree: Path = ROOT / "src") -> dict[str, Any]:
 
 
 def place(report: dict[str, Any]) -> str:
-    """Where, and what."""
+    """Return the file, the line and the message of a report."""
     line = report.get("range", {"start": {"line": -1}})["start"]["line"] + 1
     return f"{report.get('file', '')}:{line}: {report['message']}"
 
 
 def unknown(found: dict[str, Any]) -> Iterator[str]:
-    """The names of a package whose types are not known, each with the reasons."""
+    """Yield the names of a package whose types are unknown, with the reasons."""
     yield from (place(report) for report in found["generalDiagnostics"])
     for symbol in found["typeCompleteness"]["symbols"]:
         if not symbol["isTypeKnown"] or symbol["isTypeAmbiguous"]:
@@ -48,7 +48,7 @@ def unknown(found: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Both runs; 1 where anything is missing."""
+    """Run both checks; return 1 if something is missing."""
     names = pyright("--verifytypes", "proofmap", "--ignoreexternal")
     missing = [*unknown(names), *map(place, pyright(USE)["generalDiagnostics"])]
     print(*missing, sep="\n", end="\n" * bool(missing))

@@ -1,9 +1,9 @@
-"""Whether two checkouts compute the same: every bound of the test networks, and scores, radii and metrics on digits.
+"""Compare the numbers of two checkouts: every bound of the test networks, and scores, radii and metrics on digits.
 
 python scripts/compare_checkouts.py OLD NEW [--tolerance 1e-6] [--share 0/1]
 
-Each checkout runs in a process of its own, with its own tests/models.py, in float64. Networks that only one of them has
-are named. Exit 1 where a number differs by more than the tolerance, relative to its size or to 1.
+Each checkout runs in its own process, with its own tests/models.py, in float64. Networks that only one of them has are
+listed. The exit code is 1 if a number differs by more than the tolerance, relative to its size or to 1.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-METHODS = ("ibp", "forward", "backward", "crown-ibp", "ibp+forward", "ibp+forward+backward")
+COMPARED_METHODS = ("ibp", "forward", "backward", "crown-ibp", "ibp+forward", "ibp+forward+backward")
 SHARINGS = ("shared", "one-pass", "separate")
-RADII = {inf: 0.05, 2.0: 0.2, 1.0: 0.4}
+RADIUS_BY_NORM = {inf: 0.05, 2.0: 0.2, 1.0: 0.4}
 
 
 def bounds(share: int, shares: int) -> Iterator[tuple[str, torch.Tensor]]:
-    """(name, numbers) of test networks: overlaps of the ball and of its members, by all methods and norms."""
+    """Yield (name, numbers) of test networks: overlaps of the ball and its members, for all methods and norms."""
     import proofmap as pm
     from tests.models import MODELS
 
@@ -36,9 +36,9 @@ def bounds(share: int, shares: int) -> Iterator[tuple[str, torch.Tensor]]:
         graph = pm.trace(case.build(torch.float64), x)
         order = torch.randperm(x[0].numel(), generator=torch.Generator().manual_seed(0))
         mask = (order % 3).reshape(case.shape)
-        for norm, eps in RADII.items():
+        for norm, eps in RADIUS_BY_NORM.items():
             ball = pm.Ball(eps, norm, (case.low, case.high))
-            for method in METHODS:
+            for method in COMPARED_METHODS:
                 for sharing in SHARINGS:
                     how = {"bounds": pm.bounds.named(method), "sharing": sharing}
                     try:
@@ -50,7 +50,7 @@ def bounds(share: int, shares: int) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def digits() -> Iterator[tuple[str, torch.Tensor]]:
-    """(name, numbers) on packaged digits: scores of every explainer, radii, metrics."""
+    """Yield (name, numbers) on packaged digits: scores of every explainer, radii, metrics."""
     import proofmap as pm
 
     x = pm.data.digits()[0][:2].double()
@@ -76,7 +76,7 @@ def digits() -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def record(file: Path, share: int, shares: int) -> None:
-    """All numbers of the checkout that this runs in."""
+    """Store all numbers of the current checkout."""
     import proofmap
 
     assert Path(proofmap.__file__).is_relative_to(Path.cwd()), f"{proofmap.__file__} is not of this checkout"
@@ -87,7 +87,7 @@ def record(file: Path, share: int, shares: int) -> None:
 
 
 def run(checkout: Path, file: Path, share: str) -> None:
-    """`record` in a process of its own."""
+    """Run `record` in a new process."""
     path = os.pathsep.join(str(checkout / part) for part in ("src", ""))
     command = [sys.executable, str(Path(__file__).resolve()), "--record", str(file), "--share", share, "-", "-"]
     subprocess.run(command, check=True, cwd=checkout, env={**os.environ, "PYTHONPATH": path})

@@ -1,10 +1,9 @@
-"""Whether a checkout has become slower: seconds of the same work in two of them, as ratios.
+"""Compare the speed of two checkouts: seconds of the same tasks, as ratios.
 
-python scripts/compare_seconds.py OLD NEW [--repeats 3] [--only NAME ...]
-
-Each piece of work calls public names alone, on what is in the package, with one thread. The checkouts take turns, each
-time in a process of its own, and the least seconds of the processor count: other work on the machine does not. What a
-checkout cannot do yet is named. A ratio above 1 means that the new one is faster; nothing is asserted about it.
+python scripts/compare_seconds.py OLD NEW [--repeats 3] [--only NAME ...] Each task calls public names only, on packaged
+data, with one thread. The checkouts take turns, and each measurement is a new process. The least process time counts:
+other work on the machine does not influence it. Tasks that a checkout cannot do are listed. A ratio above 1 means that
+the new checkout is faster; nothing is asserted.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-Times = dict[str, "float | str"]  # seconds, or the name of the error where it is not there
+Times = dict[str, "float | str"]  # seconds, or the name of the error
 
 
 def works() -> dict[str, Callable[[], Any]]:
-    """The pieces of work by name, of the package that is imported here."""
+    """Return the tasks by name, for the imported package."""
     import torch
 
     import proofmap as pm
@@ -57,7 +56,7 @@ def works() -> dict[str, Callable[[], Any]]:
 
 
 def measured(only: list[str]) -> Times:
-    """The seconds of the processor for each piece of work, after one that does not count."""
+    """Return the process time of each task; the first call does not count."""
     found: Times = {}
     for name, work in works().items():
         if name not in only:
@@ -73,7 +72,7 @@ def measured(only: list[str]) -> Times:
 
 
 def of(checkout: Path, only: list[str]) -> Times:
-    """`measured` in a process of its own, with the package of that checkout."""
+    """Run `measured` in a new process with the package of that checkout."""
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
     words = [sys.executable, str(Path(__file__).resolve()), "--record", "-", "-", "--only", *only]
     done = subprocess.run(words, env=environment, cwd=checkout, check=True, capture_output=True, text=True)
@@ -86,20 +85,20 @@ def of(checkout: Path, only: list[str]) -> Times:
 
 
 def least(every: list[Times], name: str) -> float | str:
-    """The least of the seconds, or what was raised."""
+    """Return the least seconds, or the error."""
     said = [times[name] for times in every]
     return min((one for one in said if isinstance(one, float)), default=next(iter(map(str, said)), ""))
 
 
 def row(name: str, old: float | str, new: float | str) -> str:
-    """A line: seconds of both, and how many times as fast the new one is."""
+    """Return a line with both times and old / new."""
     ratio = f"{old / max(new, 1e-9):.2f}" if isinstance(old, float) and isinstance(new, float) else ""
     cells = [one if isinstance(one, str) else f"{one:.3f}" for one in (old, new)]
     return f"{name:<18} {cells[0]:>16} {cells[1]:>16} {ratio:>7}"
 
 
 def main() -> None:
-    """Measure both in turns, and print a line for each piece of work."""
+    """Measure both in turns, and print a line for each task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)

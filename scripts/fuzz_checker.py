@@ -1,18 +1,18 @@
-"""Try to fool the checker of certificates: what it accepts has to be true, whatever it is given.
+"""Fuzz the certificate checker: everything that it accepts must be true.
 
     python scripts/fuzz_checker.py files --count 100000 --findings out/fuzz  # random and damaged ONNX files
-    python scripts/fuzz_checker.py networks --count 10000 --share 1/2        # networks that rounding fools; one of two
+    python scripts/fuzz_checker.py networks --count 10000 --share 1/2        # hostile networks; one of two processes
     python scripts/fuzz_checker.py forgeries --count 8000                    # changed certificates, models and inputs
     python scripts/fuzz_checker.py dossiers --count 2000                     # changed dossiers
 
-`files`: onnxruntime has to run every file that the checker reads, with and without its rewriting of the graph, and
-every value has to lie inside the checker's float32 interval. `networks`: no claim of a certificate that the checker
-derives may be exceeded, by onnxruntime, by float32 in bad orders of summation, or over the reals. `forgeries` and
-`dossiers`: the claims of what is still accepted are compared with the exact overlap.
+`files`: onnxruntime must run every file that the checker reads, with and without its graph optimisation, and every
+value must lie in the checker's float32 interval. `networks`: onnxruntime, float32 in bad orders of summation, and exact
+arithmetic must not exceed any claim that the checker derives. `forgeries` and `dossiers`: claims that are still
+accepted are compared with the exact overlap.
 
-A finding comes with its seed, and with `--findings` as files in a folder. `--seed S --count 1` shows it again. Exit
-code 1 where there are any. Ctrl-C ends the campaign with the counts so far. The last line is JSON. Where share K/N
-stopped after seed S, `--seed S+N --share 1/N` goes on.
+A finding states its seed, and `--findings` stores its files in a folder. `--seed S --count 1` reproduces it. The exit
+code is 1 if there are findings. Ctrl-C ends the campaign; the counts so far are printed. The last line is JSON. If
+share K/N stopped after seed S, `--seed S+N --share 1/N` continues it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the campaigns live beside the tests, which share them
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `fuzz` and `tests` are folders of the repository
 
 from fuzz.checker.campaign import CAMPAIGNS, Tally, trials
+from fuzz.shares import add_share, seeds_of
 
-_EVERY = 30.0  # seconds between two lines of progress
+_PROGRESS_SECONDS = 30.0  # time between two lines of progress
 
 
 def main() -> None:
-    """Run a campaign, and say what was found."""
+    """Run a campaign and print the findings."""
     args = _arguments()
     tally, done, start = Tally(), 0, time.monotonic()
     shown = start
-    for signal_number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has it ignored in the background
+    for signal_number in (signal.SIGINT, signal.SIGTERM):  # also if a shell ignores them in the background
         signal.signal(signal_number, _stop)
     try:
         for trial in trials(args.campaign, args.seeds):
@@ -47,7 +48,7 @@ def main() -> None:
                 if args.findings:
                     trial.finding.save(args.findings)
             now = time.monotonic()
-            if now - shown > _EVERY:
+            if now - shown > _PROGRESS_SECONDS:
                 shown = now
                 print(f"[{now - start:.0f} s] seed {args.seeds[done - 1]}: {_counts(tally)}", flush=True)
     except KeyboardInterrupt:
@@ -67,23 +68,13 @@ def _stop(*_: object) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("campaign", choices=list(CAMPAIGNS))
-    parser.add_argument("--count", type=int, default=1000, help="how many seeds")
-    parser.add_argument("--seed", type=int, default=0, help="the first of them")
-    parser.add_argument("--share", type=_share, default=(1, 1), metavar="K/N", help="every N-th seed, from the K-th on")
-    parser.add_argument("--findings", type=Path, metavar="FOLDER", help="where the files of findings go")
+    parser.add_argument("--count", type=int, default=1000, help="number of seeds")
+    parser.add_argument("--seed", type=int, default=0, help="first seed")
+    add_share(parser)
+    parser.add_argument("--findings", type=Path, metavar="FOLDER", help="store the files of findings in this folder")
     args = parser.parse_args()
-    share, shares = args.share
-    args.seeds = range(args.seed + share - 1, args.seed + args.count, shares)
-    if not args.seeds:
-        parser.error(f"got {args.count} seeds, too few for {shares} shares, expected at least {share}")
+    args.seeds = seeds_of(parser, args.seed, args.count, args.share, "seeds")
     return args
-
-
-def _share(text: str) -> tuple[int, int]:
-    k, _, n = text.partition("/")
-    if not (k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n)):
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected K/N with K from 1 to N")
-    return int(k), int(n)
 
 
 def _counts(tally: Tally) -> str:

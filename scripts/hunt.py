@@ -1,18 +1,23 @@
-"""Hunt for what the tests have missed: random networks and ONNX files, attacked.
+"""Hunt for wrong bounds and wrong readings: test random networks and ONNX files.
 
     python scripts/hunt.py --networks 200 --seed 0 --seconds 600
     python scripts/hunt.py --only exact --networks 100000 --share 1/16    # one of 16 processes
 
-The network of a seed has the operation whose turn it is in the reader's table, among others, with odd settings. Its
-bounds by every method, and every interval and line on the way, are compared with values at points: drawn, at corners,
-and where gradients lead. Each seed has a tiny network too, of which `Exact` proves both sides of the overlap: they are
-compared with points, and with the truth where that can be enumerated; and a few ONNX files: what is loaded is compared
-with onnxruntime; and a network that rounding fools, whose rigorous bounds are compared with float32 and with fractions.
-`--only` takes one of the four. A finding comes with a seed: `--seed S --networks 1` shows it again.
-Exit code 1 where there are any. Ctrl-C ends the hunt with what was found so far.
+Each seed has four parts; `--only` chooses one of them.
 
-The last line is JSON: the first and last seed that were tried, every how many, and the counts. `--add FILE...` adds up
-those lines of several shares. Where share K/N stopped after seed S, `--seed S+N --share 1/N` goes on.
+- bounds: a random torch network with odd settings that contains the next operation of the reader's table. The bounds
+  of every method, and all intervals and lines on the way, must hold at uniform points, corners and attacked points.
+- exact: a tiny network. The lower and upper bounds of `Exact` are compared with points, and with the enumerated truth
+  where enumeration is possible.
+- hostile: a network whose outputs depend on rounding errors. Its rigorous bounds are compared with float32 values and
+  with exact fractions.
+- onnx: a few random ONNX files. The loaded graphs are compared with onnxruntime.
+
+A finding states its seed: `--seed S --networks 1` reproduces it. The exit code is 1 if there are findings. Ctrl-C ends
+the hunt; the findings so far are reported.
+
+The last line is JSON: the first and the last seed, their distance, and the counts. `--add FILE...` sums these lines of
+several shares. If share K/N stopped after seed S, `--seed S+N --share 1/N` continues it.
 """
 
 from __future__ import annotations
@@ -37,23 +42,24 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # `fuzz` and `tests` are fol
 
 try:
     import onnx  # noqa: F401
-except ModuleNotFoundError:  # networks can be hunted without files, on a machine that has only torch and scipy
+except ModuleNotFoundError:  # without onnx, only torch networks can be tested
     sys.modules["onnx"] = MagicMock(__spec__=ModuleSpec("onnx", None))
 
 from fuzz.hunting import networks, tiny
-from fuzz.hunting.finding import KINDS, Finding, Tally
+from fuzz.hunting.finding import FINDING_KINDS, Finding, Tally
 from fuzz.hunting.hunt import hunt
+from fuzz.shares import add_share, seeds_of
 
-_EVERY = 30.0  # seconds between two lines of progress
-_ENDLESS = 300  # seconds that a seed may take
+_PROGRESS_SECONDS = 30.0  # time between two lines of progress
+_MAX_SEED_SECONDS = 300  # a seed that takes longer is a finding
 
 
 class _EndlessError(BaseException):
-    """A seed takes too long; no `except Exception` on the way may take it for another error."""
+    """A seed takes too long. Not an Exception, which a check might catch."""
 
 
 def main() -> None:
-    """Hunt, and say what was found."""
+    """Run the hunt and print the findings."""
     args = _arguments()
     if args.add:
         total = _added(args.add)
@@ -65,10 +71,10 @@ def main() -> None:
     asked: list[int] = []
 
     def stop(number: int, _: object) -> None:
-        asked.append(number)  # a search ends by itself, with what it has proven
+        asked.append(number)  # a search catches the interrupt and returns its bounds so far
         raise KeyboardInterrupt
 
-    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has it ignored in the background
+    for number in (signal.SIGINT, signal.SIGTERM):  # also if a shell ignores them in the background
         signal.signal(number, stop)
     tally = Tally()
     findings: list[Finding] = []
@@ -80,7 +86,7 @@ def main() -> None:
                 now = time.monotonic()
                 if now - start > args.seconds or asked:
                     break
-                if now - shown > _EVERY:
+                if now - shown > _PROGRESS_SECONDS:
                     shown = now
                     print(f"[{now - start:.0f} s] seed {seed}: {_counts(tally)}, {len(findings)} findings", flush=True)
                 findings += _one(seed, tally, Path(folder), args.only)
@@ -96,37 +102,27 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", type=int, default=200, help="how many seeds, each a network and a few files")
-    parser.add_argument("--seed", type=int, default=0, help="the first of them")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="no new seed after so long")
-    parser.add_argument("--only", choices=["bounds", "exact", "hostile", "onnx"], help="one kind alone")
-    parser.add_argument("--share", type=_share, default=(1, 1), metavar="K/N", help="every N-th seed, from the K-th on")
-    parser.add_argument("--add", type=Path, nargs="+", metavar="FILE", help="add up what shares printed, and no more")
+    parser.add_argument("--networks", type=int, default=200, help="number of seeds")
+    parser.add_argument("--seed", type=int, default=0, help="first seed")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no new seed after this time")
+    parser.add_argument("--only", choices=["bounds", "exact", "hostile", "onnx"], help="run only one part")
+    add_share(parser)
+    parser.add_argument("--add", type=Path, nargs="+", metavar="FILE", help="only sum the last lines of these files")
     args = parser.parse_args()
-    share, shares = args.share
-    args.seeds = range(args.seed + share - 1, args.seed + args.networks, shares)
-    if not args.seeds:
-        parser.error(f"got {args.networks} networks, too few for {shares} shares, expected at least {share}")
+    args.seeds = seeds_of(parser, args.seed, args.networks, args.share, "networks")
     return args
 
 
-def _share(text: str) -> tuple[int, int]:
-    k, _, n = text.partition("/")
-    if not (k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n)):
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected K/N with K from 1 to N")
-    return int(k), int(n)
-
-
 def _one(seed: int, tally: Tally, folder: Path, only: str | None) -> list[Finding]:
-    """The findings of one seed, printed as they come."""
+    """Print and return the findings of one seed."""
     findings = []
-    signal.alarm(_ENDLESS)
+    signal.alarm(_MAX_SEED_SECONDS)
     try:
         for finding in hunt(seed, tally, folder, only):
             findings.append(finding)
             print(f"\n{finding}\n", flush=True)
     except _EndlessError:
-        findings.append(Finding(seed, "raw error", f"takes more than {_ENDLESS} seconds", ()))
+        findings.append(Finding(seed, "raw error", f"takes more than {_MAX_SEED_SECONDS} seconds", ()))
         print(f"\n{findings[-1]}\n", flush=True)
     finally:
         signal.alarm(0)
@@ -148,7 +144,7 @@ def _counts(tally: Tally) -> str:
 
 
 def _record(tally: Tally, findings: list[Finding], seconds: float, seeds: range) -> dict[str, Any]:
-    """What was tried and found, in numbers that can be added up."""
+    """Return the seeds and the counts as numbers that can be summed over shares."""
     counts = {one.name: getattr(tally, one.name) for one in fields(tally) if one.type == "int"}
     tried = {"first": seeds.start, "last": seeds[-1], "every": seeds.step, "seconds": round(seconds)}
     operations = dict(sorted(tally.operations.items()))
@@ -156,7 +152,7 @@ def _record(tally: Tally, findings: list[Finding], seconds: float, seeds: range)
 
 
 def _added(files: list[Path]) -> dict[str, Any]:
-    """The last lines of files, as one."""
+    """Sum the last lines of files."""
     rows = [json.loads(file.read_text().splitlines()[-1]) for file in files]
     total: dict[str, Any] = {"shares": len(rows)}
     for name in (one for one in rows[0] if one not in ("first", "last", "every", "rounding", "operations")):
@@ -169,15 +165,15 @@ def _sum_up(tally: Tally, findings: list[Finding], seconds: float, seeds: range,
     print(f"seeds {seeds.start} to {seeds[-1]}, every {seeds.step}: {_counts(tally)} in {seconds:.0f} s")
     print(f"rounding took at most {tally.rounding:.2g} of its tolerance")
     table, missing = _tables(only)
-    print(f"operations: {len(tally.operations)}; of the tables never drawn: {_said(table - set(tally.operations))}")
-    print(f"of the tables, without a generator: {_said(missing)}")
+    print(f"operations: {len(tally.operations)}; never drawn: {_listed(table - set(tally.operations))}")
+    print(f"operations of the tables without a generator: {_listed(missing)}")
     for words, count in tally.refused.most_common(12):
         print(f"  refused {count:5d}  {words}")
     kinds = Counter(finding.kind for finding in findings)
-    counts = ", ".join(f"{kinds[k]} {k}" for k in KINDS if kinds[k]) or "nothing is wrong"
+    counts = ", ".join(f"{kinds[k]} {k}" for k in FINDING_KINDS if kinds[k]) or "nothing is wrong"
     print(f"{len(findings)} finding{'' if len(findings) == 1 else 's'}: {counts}")
     sorts: dict[str, list[Finding]] = {}
-    for finding in sorted(findings, key=lambda one: KINDS.index(one.kind)):
+    for finding in sorted(findings, key=lambda one: FINDING_KINDS.index(one.kind)):
         sorts.setdefault(finding.sort, []).append(finding)
     for same in sorts.values():
         places = ", ".join(str(one.seed) for one in same[:6])
@@ -185,18 +181,18 @@ def _sum_up(tally: Tally, findings: list[Finding], seconds: float, seeds: range,
 
 
 def _tables(only: str | None) -> tuple[set[str], set[str]]:
-    """The operations that may be drawn, and those of the tables that may not."""
+    """Return the operations that can be drawn, and the operations of the tables that cannot."""
     if only in ("exact", "hostile"):
-        return tiny.taken() if only == "exact" else set(), set()
+        return tiny.searchable_operations() if only == "exact" else set(), set()
     table, missing = set(networks.turns()), networks.uncovered()
     if only != "bounds":
-        from fuzz.hunting import files  # only these need onnx
+        from fuzz.hunting import files  # the other parts need no onnx
 
         table, missing = table | set(files.turns()), missing | files.uncovered()
     return table, missing
 
 
-def _said(names: set[str]) -> str:
+def _listed(names: set[str]) -> str:
     return ", ".join(sorted(names)) if 0 < len(names) <= 20 else f"{len(names)} of them" if names else "none"
 
 

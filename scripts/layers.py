@@ -1,11 +1,11 @@
-"""Try every layer of torch.nn and write docs/layers.md: which of them can be bounded, and what is said of the others.
+"""Try every layer of torch.nn, and write docs/layers.md: the layers that can be bounded, and the errors for the others.
 
     python scripts/layers.py            # write the page
     python scripts/layers.py NAME ...   # print the lines of these layers
 
-A layer works if the network of it and a linear layer is read, gives at drawn points what the module gives, and its
-overlap at points drawn from a small ball stays below the bound. The layers are those classes that torch.nn makes public
-and that have a forward of their own, without losses and containers.
+A layer works if three conditions hold. Proofmap reads the network of the layer and a linear layer. The values at random
+points equal those of the module. The overlap at random points of a small ball stays below the bound. The layers are the
+public classes of torch.nn with their own forward, without losses and containers.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ import proofmap as pm
 from proofmap.errors import ProofmapError
 from proofmap.graph import bounded
 
-PAGE = Path(__file__).parents[1] / "docs" / "layers.md"
-RADIUS, POINTS = 0.01, 64
-_TEXT = """# The layers of torch.nn
+PAGE_FILE = Path(__file__).parents[1] / "docs" / "layers.md"
+RADIUS, POINT_COUNT = 0.01, 64
+_PAGE_TEXT = """# The layers of torch.nn
 
 `python scripts/layers.py` wrote this page with torch {version}. It tries each layer with a linear layer behind it.
 A layer *works* if three conditions hold:
@@ -48,17 +48,17 @@ Of {count} layers {works} work in every way that was tried.
 
 @dataclass(frozen=True)
 class Trial:
-    """A way to use a layer: how it is made, the shape of a sample, and what it does with a batch."""
+    """One way to use a layer: how to make it, the shape of a sample, and how to call it on a batch."""
 
     make: Callable[[], nn.Module]
     shape: tuple[int, ...] = (4,)
     call: Callable[[nn.Module, Tensor], Tensor] = lambda layer, x: layer(x)
     label: str = ""
-    positions: bool = False  # whether it takes those of a table's rows
+    positions: bool = False  # True if the samples are row numbers of a table
 
 
 class Network(nn.Module):
-    """A layer and a linear layer behind it."""
+    """A layer with a linear layer behind it."""
 
     def __init__(self, trial: Trial) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Network(nn.Module):
 
 
 def layers() -> list[str]:
-    """The names of torch.nn's layers."""
+    """Return the names of torch.nn's layers."""
     found = {name: kind for name, kind in vars(nn).items() if inspect.isclass(kind) and issubclass(kind, nn.Module)}
     apart = ("torch.nn.modules.loss", "torch.nn.modules.container")
     return sorted(
@@ -85,7 +85,7 @@ def layers() -> list[str]:
 
 
 def line(name: str) -> str:
-    """What is found out about a layer, as a line of the table."""
+    """Try a layer; return its line of the table."""
     answers = [(trial.label, attempt(trial)) for trial in trials(name)]
     if all(answer is None for _, answer in answers):
         return f"| `{name}` | works{_listed([label for label, _ in answers if label])} |"
@@ -100,9 +100,9 @@ def _listed(labels: list[str]) -> str:
 
 
 def attempt(trial: Trial) -> str | None:
-    """Why the layer is refused; None where it works."""
+    """Return the reason why the layer is refused, or None if it works."""
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch about itself
+        warnings.simplefilter("ignore")  # torch warns about its own code
         torch.manual_seed(0)
         try:
             model, x = _made(trial)
@@ -128,11 +128,11 @@ def _made(trial: Trial) -> tuple[nn.Module, Tensor]:
 
 
 def _excess(model: nn.Module, x: Tensor) -> float:
-    """By how much overlaps of points in the ball are above the bound, at most."""
+    """Return the largest overlap at points of the ball minus the bound; a sound bound makes it negative or 0."""
     bound = pm.overlap(model, x, pm.Ball(RADIUS), bounds=pm.bounds.Backward()).full
     with torch.no_grad():
-        steps = torch.rand(POINTS, *x.shape[1:], dtype=x.dtype) * 2 - 1
-        steps[: POINTS // 2] = steps[: POINTS // 2].sign()
+        steps = torch.rand(POINT_COUNT, *x.shape[1:], dtype=x.dtype) * 2 - 1
+        steps[: POINT_COUNT // 2] = steps[: POINT_COUNT // 2].sign()
         logits, c = model(x + RADIUS * steps), int(model(x).argmax())
     margins = logits - logits[:, c : c + 1]
     margins[:, c] = -torch.inf
@@ -141,8 +141,8 @@ def _excess(model: nn.Module, x: Tensor) -> float:
 
 # --- how layers are made ---
 
-_SHAPES = {"1d": (4, 6), "2d": (4, 4, 4), "3d": (4, 4, 4, 4)}
-_ROWS = (3, 4)  # three tokens of four features
+_SHAPES_BY_RANK = {"1d": (4, 6), "2d": (4, 4, 4), "3d": (4, 4, 4, 4)}
+_TOKENS = (3, 4)  # three tokens of four features
 _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("AdaptiveAvgPool", "AdaptiveMaxPool", "AvgPool", "MaxPool", "MaxUnpool"), (2,)),
     **dict.fromkeys(("LPPool",), (2.0, 2)),
@@ -166,11 +166,11 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 def _plain(name: str, shape: tuple[int, ...] | None = None, label: str = "", **settings: Any) -> Trial:
     stem, axes = re.fullmatch(r"(.*?)([123]d)?", name).groups()  # type: ignore[union-attr]
     make = partial(getattr(nn, name), *_ARGUMENTS.get(stem, ()), **settings)
-    return Trial(make, shape or _SHAPES.get(axes, (4,)), label=label)
+    return Trial(make, shape or _SHAPES_BY_RANK.get(axes, (4,)), label=label)
 
 
 def trials(name: str) -> Iterator[Trial]:
-    """The ways in which a layer is tried: those of the table, or by its arguments alone."""
+    """Yield the trials of a layer: those of the table, or one with its standard arguments."""
     if name in _TRIALS:
         yield from _TRIALS[name]
     elif re.match(r"(Batch|SyncBatch|Lazy.*Batch)Norm", name):
@@ -186,7 +186,7 @@ def trials(name: str) -> Iterator[Trial]:
 
 
 def _halves(layer: nn.Module, x: Tensor) -> Tensor:
-    """A layer of two inputs, made from one."""
+    """Call a layer of two inputs with the two halves of x."""
     y: Tensor = layer(x, x.flip(-1) * 0.5 + 0.3)
     return y
 
@@ -226,9 +226,14 @@ def _cell(layer: nn.Module, x: Tensor) -> Tensor:
 
 def _recurrent(kind: Callable[..., nn.Module]) -> list[Trial]:
     return [
-        Trial(lambda: kind(4, 3, batch_first=True), _ROWS, _sequence, "samples first"),
-        Trial(lambda: kind(4, 3), _ROWS, _time_first, "time first"),
-        Trial(lambda: kind(4, 3, 2, batch_first=True, bidirectional=True), _ROWS, _last_state, "two layers both ways"),
+        Trial(lambda: kind(4, 3, batch_first=True), _TOKENS, _sequence, "samples first"),
+        Trial(lambda: kind(4, 3), _TOKENS, _time_first, "time first"),
+        Trial(
+            lambda: kind(4, 3, 2, batch_first=True, bidirectional=True),
+            _TOKENS,
+            _last_state,
+            "two layers both ways",
+        ),
     ]
 
 
@@ -245,7 +250,7 @@ _TRIALS: dict[str, list[Trial]] = {
     **{kind: _recurrent(getattr(nn, kind)) for kind in ("LSTM", "GRU")},
     "RNN": [
         *_recurrent(nn.RNN),
-        Trial(lambda: nn.RNN(4, 3, nonlinearity="relu", batch_first=True), _ROWS, _sequence, "with ReLU"),
+        Trial(lambda: nn.RNN(4, 3, nonlinearity="relu", batch_first=True), _TOKENS, _sequence, "with ReLU"),
     ],
     **{cell: [Trial(partial(getattr(nn, cell), 4, 3), (4,), _cell)] for cell in ("LSTMCell", "GRUCell", "RNNCell")},
     "AdaptiveLogSoftmaxWithLoss": [
@@ -253,7 +258,7 @@ _TRIALS: dict[str, list[Trial]] = {
     ],
     "Bilinear": [Trial(lambda: nn.Bilinear(4, 4, 3), (4,), _halves)],
     "ChannelShuffle": [Trial(lambda: nn.ChannelShuffle(2), (4, 2, 2))],
-    "CosineSimilarity": [Trial(lambda: nn.CosineSimilarity(-1), _ROWS, _halves)],
+    "CosineSimilarity": [Trial(lambda: nn.CosineSimilarity(-1), _TOKENS, _halves)],
     "CrossMapLRN2d": [Trial(lambda: nn.CrossMapLRN2d(2), (4, 2, 2))],
     "Embedding": [Trial(lambda: nn.Embedding(4, 3), (5,), positions=True)],
     "EmbeddingBag": [Trial(lambda: nn.EmbeddingBag(4, 3), (5,), positions=True)],
@@ -262,46 +267,46 @@ _TRIALS: dict[str, list[Trial]] = {
     "GroupNorm": [Trial(lambda: nn.GroupNorm(2, 4), (4, 2, 2))],
     "LocalResponseNorm": [Trial(lambda: nn.LocalResponseNorm(2), (4, 2, 2))],
     "MultiheadAttention": [
-        Trial(lambda: nn.MultiheadAttention(4, 2, batch_first=True), _ROWS, _attends, "samples first"),
-        Trial(lambda: nn.MultiheadAttention(4, 2), _ROWS, partial(_attends, first=False), "time first"),
+        Trial(lambda: nn.MultiheadAttention(4, 2, batch_first=True), _TOKENS, _attends, "samples first"),
+        Trial(lambda: nn.MultiheadAttention(4, 2), _TOKENS, partial(_attends, first=False), "time first"),
         Trial(
             lambda: nn.MultiheadAttention(4, 2, batch_first=True),
-            _ROWS,
+            _TOKENS,
             partial(_attends, need_weights=False),
             "without weights",
         ),
         Trial(
             lambda: nn.MultiheadAttention(4, 2, batch_first=True),
-            _ROWS,
+            _TOKENS,
             partial(_attends, attn_mask=_CAUSAL),
             "with a causal mask",
         ),
     ],
-    "PairwiseDistance": [Trial(nn.PairwiseDistance, _ROWS, _halves)],
+    "PairwiseDistance": [Trial(nn.PairwiseDistance, _TOKENS, _halves)],
     "PixelShuffle": [Trial(lambda: nn.PixelShuffle(2), (4, 2, 2))],
     "PixelUnshuffle": [Trial(lambda: nn.PixelUnshuffle(2), (1, 4, 4))],
     "Softmax2d": [Trial(nn.Softmax2d, (4, 2, 2))],
     "Transformer": [
-        Trial(lambda: nn.Transformer(4, 2, 1, 1, 8, batch_first=True), _ROWS, _halves, "samples first"),
+        Trial(lambda: nn.Transformer(4, 2, 1, 1, 8, batch_first=True), _TOKENS, _halves, "samples first"),
         Trial(
-            lambda: nn.Transformer(4, 2, 1, 1, 8), _ROWS,
+            lambda: nn.Transformer(4, 2, 1, 1, 8), _TOKENS,
             lambda layer, x: _halves(layer, x.transpose(0, 1)).transpose(0, 1), "time first",
         ),
     ],
     "TransformerDecoder": [
-        Trial(lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 2, 8, batch_first=True), 2), _ROWS, _halves)
+        Trial(lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 2, 8, batch_first=True), 2), _TOKENS, _halves)
     ],
-    "TransformerDecoderLayer": [Trial(lambda: nn.TransformerDecoderLayer(4, 2, 8, batch_first=True), _ROWS, _halves)],
+    "TransformerDecoderLayer": [Trial(lambda: nn.TransformerDecoderLayer(4, 2, 8, batch_first=True), _TOKENS, _halves)],
     "TransformerEncoder": [
-        Trial(lambda: nn.TransformerEncoder(_ENCODER(batch_first=True), 2), _ROWS, label="samples first"),
-        Trial(lambda: nn.TransformerEncoder(_ENCODER(), 2), _ROWS, _turned, "time first"),
+        Trial(lambda: nn.TransformerEncoder(_ENCODER(batch_first=True), 2), _TOKENS, label="samples first"),
+        Trial(lambda: nn.TransformerEncoder(_ENCODER(), 2), _TOKENS, _turned, "time first"),
     ],
     "TransformerEncoderLayer": [
-        Trial(lambda: _ENCODER(batch_first=True), _ROWS, label="samples first"),
-        Trial(lambda: _ENCODER(batch_first=True, norm_first=True, activation="gelu"), _ROWS, label="norms first"),
-        Trial(_ENCODER, _ROWS, _turned, "time first"),
+        Trial(lambda: _ENCODER(batch_first=True), _TOKENS, label="samples first"),
+        Trial(lambda: _ENCODER(batch_first=True, norm_first=True, activation="gelu"), _TOKENS, label="norms first"),
+        Trial(_ENCODER, _TOKENS, _turned, "time first"),
         Trial(
-            lambda: _ENCODER(batch_first=True), _ROWS,
+            lambda: _ENCODER(batch_first=True), _TOKENS,
             lambda layer, x: layer(x, src_mask=_CAUSAL), "with a causal mask",
         ),
     ],
@@ -319,7 +324,7 @@ _TRIALS: dict[str, list[Trial]] = {
 
 
 def main() -> None:
-    """Print some lines, or write the page."""
+    """Print the lines of some layers, or write the page."""
     if sys.argv[1:]:
         print("\n".join(map(line, sys.argv[1:])))
         return
@@ -327,9 +332,9 @@ def main() -> None:
     lines = [line(name) for name in names]
     works = sum("refused" not in one for one in lines)
     version = torch.__version__.partition("+")[0]
-    head = _TEXT.format(version=version, points=POINTS, radius=RADIUS, count=len(names), works=works)
-    PAGE.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
-    print(f"{works} of {len(names)} layers work: {PAGE.relative_to(PAGE.parents[1])}")
+    head = _PAGE_TEXT.format(version=version, points=POINT_COUNT, radius=RADIUS, count=len(names), works=works)
+    PAGE_FILE.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{works} of {len(names)} layers work: {PAGE_FILE.relative_to(PAGE_FILE.parents[1])}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Record what Quantus and Xplique say of fixed attributions, for the tests of the metrics' presets.
+"""Record the results of Quantus and Xplique for fixed attributions; tests compare the presets of our metrics with them.
 
     python scripts/metrics_env.py
 
-makes `.venv-metrics` the first time, with Quantus, Xplique, TensorFlow for the CPU, the pinned torch and this package,
-runs both libraries on packaged digits with the packaged model there, and writes `tests/metrics/recorded.json`. Where
-they draw subsets at random, the subsets are recorded too.
+The first call makes the environment `.venv-metrics` with Quantus, Xplique, TensorFlow for the CPU, the pinned torch and
+this package. Both libraries then evaluate packaged digits with the packaged model, and the script writes
+`tests/metrics/recorded.json`. Random subsets are recorded as well.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # torch is in the environment that is made, and need not be outside
+if TYPE_CHECKING:  # torch is only in the new environment
     from torch import Tensor, nn
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / ".venv-metrics"
-PYTHON = FOLDER / ("Scripts" if os.name == "nt" else "bin") / "python"
-INSTALLED = FOLDER / "installed"
-RECORD = ROOT / "tests" / "metrics" / "recorded.json"
-SAMPLES = 3
-SUBSETS = 20
+ENVIRONMENT = ROOT / ".venv-metrics"
+ENVIRONMENT_PYTHON = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin") / "python"
+INSTALLED_MARK = ENVIRONMENT / "installed"
+RECORD_FILE = ROOT / "tests" / "metrics" / "recorded.json"
+SAMPLE_COUNT = 3
+SUBSET_COUNT = 20
 SUBSET_SIZE = 40
 PERCENTAGES = list(range(10, 100, 10))
 NEEDED = [
@@ -48,7 +48,7 @@ NEEDED = [
 
 
 def attributions(x: Tensor) -> Tensor:
-    """Something to judge: of both signs, no two entries of a digit alike, and a little to do with the digit."""
+    """Return attributions of both signs, all different within a digit, and slightly related to the digit."""
     import torch
 
     index = torch.arange(x.numel(), dtype=torch.float64).view_as(x)
@@ -56,36 +56,38 @@ def attributions(x: Tensor) -> Tensor:
 
 
 def squares(x: Tensor) -> Tensor:
-    """An explainer to move."""
+    """Return attributions of an explainer whose samples are moved."""
     return x**2
 
 
 def moved(x: Tensor) -> Tensor:
-    """Points to move to, (N, SUBSETS, *shape): within 0.2 of x."""
+    """Return moved points, (N, SUBSET_COUNT, *shape), within 0.2 of x."""
     import torch
 
-    wave = torch.sin(torch.arange(SUBSETS * x[0].numel(), dtype=torch.float64))
-    return x[:, None] + 0.2 * wave.view(SUBSETS, *x.shape[1:]).to(x.dtype)
+    wave = torch.sin(torch.arange(SUBSET_COUNT * x[0].numel(), dtype=torch.float64))
+    return x[:, None] + 0.2 * wave.view(SUBSET_COUNT, *x.shape[1:]).to(x.dtype)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Make the environment if there is none, then record in it."""
+    """Make the environment if it is missing, then record in it."""
     parser = argparse.ArgumentParser(description="Record what Quantus and Xplique say of fixed attributions.")
     parser.add_argument("--record", action="store_true", help="record, in an environment that has both")
     if parser.parse_args(arguments).record:
         record()
         return 0
-    if not INSTALLED.exists():
+    if not INSTALLED_MARK.exists():
         install()
     single = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.run([str(PYTHON), str(Path(__file__)), "--record"], cwd=ROOT, env=single, check=False).returncode
+    return subprocess.run(
+        [str(ENVIRONMENT_PYTHON), str(Path(__file__)), "--record"], cwd=ROOT, env=single, check=False
+    ).returncode
 
 
 def install() -> None:
-    """Install torch first and alone, and last what asks for TensorFlow with its GPU libraries, without them."""
-    venv.create(FOLDER, with_pip=True, clear=True)
-    (FOLDER / ".gitignore").write_text("*\n", encoding="utf-8")
-    pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    """Install torch first and alone. Packages that ask for TensorFlow with GPU libraries come last, without these."""
+    venv.create(ENVIRONMENT, with_pip=True, clear=True)
+    (ENVIRONMENT / ".gitignore").write_text("*\n", encoding="utf-8")
+    pip = [str(ENVIRONMENT_PYTHON), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     for wanted in (
         ["-c", "constraints.txt", "torch", "setuptools"],
         ["--no-build-isolation", "-e", "."],
@@ -93,30 +95,30 @@ def install() -> None:
         ["--no-deps", "xplique", "tf-keras==2.21.*"],
     ):
         subprocess.run([*pip, *wanted], cwd=ROOT, check=True)
-    INSTALLED.touch()
+    INSTALLED_MARK.touch()
 
 
 def record() -> None:
-    """Write the record: versions, and the figures of each library."""
+    """Write the record: versions, and the values of each library."""
     import proofmap as pm
 
-    warnings.simplefilter("ignore")  # black pixels that are painted black, for one
+    warnings.simplefilter("ignore")  # for instance about black pixels that are painted black
     images, labels = pm.data.digits()
-    x, model = images[:SAMPLES], pm.zoo.mnist_mlp()
+    x, model = images[:SAMPLE_COUNT], pm.zoo.mnist_mlp()
     found = {
         "about": "made by scripts/metrics_env.py: the first digits, mnist_mlp, scripts.metrics_env.attributions",
         "versions": {name: version(name) for name in ("quantus", "xplique", "tensorflow-cpu", "torch", "numpy")},
-        "quantus": by_quantus(model, x, labels[:SAMPLES]),
-        "xplique": by_xplique(model, x, labels[:SAMPLES]),
+        "quantus": by_quantus(model, x, labels[:SAMPLE_COUNT]),
+        "xplique": by_xplique(model, x, labels[:SAMPLE_COUNT]),
     }
-    RECORD.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(f"wrote {RECORD.relative_to(ROOT)}: {found['versions']}")
+    RECORD_FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(f"wrote {RECORD_FILE.relative_to(ROOT)}: {found['versions']}")
 
 
 def by_quantus(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
-    """PixelFlipping with its area, FaithfulnessCorrelation with its subsets, MaxSensitivity at given points.
+    """Record PixelFlipping with its area, FaithfulnessCorrelation with its subsets, and MaxSensitivity at given points.
 
-    Sparseness; ROAD without its noise, the share of the samples that are still decided for by the share removed.
+    Also Sparseness, and ROAD without its noise: the share of correct samples for each share of removed pixels.
     """
     import numpy as np
     import quantus
@@ -136,7 +138,7 @@ def by_quantus(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
         return batch_baseline_replacement_by_indices(arr=arr, indices=indices, **kwargs)
 
     faithfulness = quantus.FaithfulnessCorrelation(
-        nr_runs=SUBSETS, subset_size=SUBSET_SIZE, perturb_func=keep, return_aggregate=False, **common
+        nr_runs=SUBSET_COUNT, subset_size=SUBSET_SIZE, perturb_func=keep, return_aggregate=False, **common
     )
     np.random.seed(0)  # noqa: NPY002  Quantus draws from numpy's global generator
     values = [float(value) for value in faithfulness(**call)]
@@ -144,7 +146,7 @@ def by_quantus(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
     sparse = quantus.Sparseness(**common)(**call)
     points = iter(moved(x).transpose(0, 1))
     sensitivity = quantus.MaxSensitivity(
-        nr_samples=SUBSETS, perturb_func=lambda arr, **kwargs: next(points).numpy().reshape(arr.shape), **common
+        nr_samples=SUBSET_COUNT, perturb_func=lambda arr, **kwargs: next(points).numpy().reshape(arr.shape), **common
     )
     call |= {"a_batch": squares(x).numpy(), "explain_func": lambda inputs, **kwargs: squares(inputs)}
     return {
@@ -158,9 +160,9 @@ def by_quantus(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
 
 
 def by_xplique(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
-    """Deletion, Insertion and MuFidelity of one digit at a time, as they return a mean; and the masks.
+    """Record Deletion, Insertion and MuFidelity, one digit at a time because they return means, with their masks.
 
-    AverageStability likewise, at given points; and the least, the mean and the largest noise it would have drawn.
+    Also AverageStability at given points, with the smallest, mean and largest noise that it would have drawn.
     """
     import numpy as np
     import torch
@@ -184,7 +186,7 @@ def by_xplique(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
         found["deletion"].append(float(metrics.Deletion(model, **given)(phi[None])))
         found["insertion"].append(float(metrics.Insertion(model, **given)(phi[None])))
         tf.random.set_seed(label)
-        fidelity = metrics.MuFidelity(model, **given, nb_samples=SUBSETS)
+        fidelity = metrics.MuFidelity(model, **given, nb_samples=SUBSET_COUNT)
         inner = fidelity._perturb_samples
 
         def keep(*args: Any, inner: Any = inner) -> Any:
@@ -195,7 +197,7 @@ def by_xplique(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
 
         fidelity._perturb_samples = keep
         found["mu_fidelity"].append(float(fidelity(phi[None])))
-        stability = metrics.AverageStability(model, image[None], given["targets"], radius=0.2, nb_samples=SUBSETS)
+        stability = metrics.AverageStability(model, image[None], given["targets"], radius=0.2, nb_samples=SUBSET_COUNT)
         drawn = stability.noisy_masks.numpy()
         found["noise"] = [float(end) for end in (drawn.min(), drawn.mean(), drawn.max())]
         stability.noisy_masks = tf.constant(noise)

@@ -1,17 +1,17 @@
-"""How much of ONNX is read: every model of one operation in onnx's own backend test suite, tried.
+"""Coverage of ONNX: try every model with one operation in onnx's own backend test suite.
 
     python scripts/onnx_coverage.py                  # writes docs/onnx.md
-    python scripts/onnx_coverage.py --only Softmax   # prints what becomes of one operation's models
+    python scripts/onnx_coverage.py --only Softmax   # prints the answers for one operation
 
-A question is one such model as a function of one of its float inputs, the others constants as the suite has them, and
-of one of its float outputs. The suite's models know no samples: a question is asked as a file whose input is one sample
-more than the suite's, x (1, *shape) -> Reshape (shape) -> the operation -> Reshape (1, -1). What becomes of it:
+A question is one such model as a function from one of its float inputs to one of its float outputs; the other inputs
+are constants with the suite's values. The suite's models have no batch dimension, so the file of a question adds one: x
+(1, *shape) -> Reshape (shape) -> the operation -> Reshape (1, -1). The answers are:
 
-equal     read with a rule for all of it; equal to onnxruntime (where that has no kernel, to onnx's evaluator) at the
-          suite's own point and near it, and to what the suite expects; no sampled point outside of the bounds there
-disputed  the same, but the suite expects something else than onnxruntime gives
-refused   by which sentence
-wrong     none of these
+equal     all nodes have a rule; the values equal those of onnxruntime (or of onnx's evaluator, if it has no kernel) at
+the
+          suite's point and near it, and the suite's expected values; no sampled point lies outside the bounds
+disputed  the same, but the suite expects other values than onnxruntime's refused   an error, with its sentence wrong
+none of these
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from proofmap.graph.onnx import start_session
 
 Array = npt.NDArray[Any]
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "onnx.md"
-FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
-NEAR = 1e-2  # of the largest entry: how far from the suite's point others are drawn
-EQUAL = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-6}  # of the largest entry
-SUITE = 1e-3  # the same, of what the suite expects, which it states with few digits in places
-MOST = 2**26  # coefficients of a bound: a larger model is not bounded here
-ROWS = 256  # outputs of a model that are bounded
+PAGE_FILE = Path(__file__).parents[1] / "docs" / "onnx.md"
+FLOAT_TYPES = (TensorProto.FLOAT, TensorProto.DOUBLE)
+POINT_DISTANCE = 1e-2  # the drawn points' distance from the suite's point, relative to the largest entry
+RUNTIME_TOLERANCE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-6}  # relative to the largest entry
+SUITE_TOLERANCE = 1e-3  # relative to the largest entry; the suite states some values with few digits
+MAX_COEFFICIENTS = 2**26  # a bound whose linear forms need more is not computed here
+MAX_BOUNDED_OUTPUTS = 256
 UNBOUNDED, LARGE = "no finite bound at the suite's point", "too large to be bounded here"
-LEARNING = "ai.onnx.preview.training"
+TRAINING_DOMAIN = "ai.onnx.preview.training"
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Question:
     wanted: str
     point: Array
     expected: Array
-    first: bool  # whether it is about the model's first float input and output
+    first: bool  # True for the model's first float input and output
 
 
 @dataclass(frozen=True)
 class Answer:
-    """equal, refused or wrong; and the sentence, or what differs."""
+    """The kind (equal, disputed, refused or wrong), and the sentence or the difference."""
 
     kind: str
     why: str = ""
@@ -78,7 +78,7 @@ class Answer:
 
 @cache
 def suite(*modules: str) -> list[Any]:
-    """The suite's cases with one operation, in the order of their names: all, or those of some of its modules."""
+    """Return the suite's cases with one operation, ordered by name; `modules` restricts them to some of its modules."""
     from onnx.backend.test.case import node
 
     with warnings.catch_warnings():
@@ -90,13 +90,13 @@ def suite(*modules: str) -> list[Any]:
 
 
 def operation(case: Any) -> str:
-    """Its name, with the domain where that is not ONNX's first."""
+    """Return the name of the operation, with its domain if it is not ONNX's own."""
     node = case.model.graph.node[0]
     return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else str(node.op_type)
 
 
 def questions(case: Any) -> Iterator[Question]:
-    """All that a case asks; none where it is no function from floats to floats."""
+    """Yield the questions of a case; none if it is not a function from floats to floats."""
     graph, (inputs, outputs) = case.model.graph, data(case)
     if excluded(case) is not None:
         return
@@ -112,7 +112,7 @@ def questions(case: Any) -> Iterator[Question]:
 
 
 def data(case: Any) -> tuple[list[Any], list[Any]]:
-    """What goes in and what comes out, as arrays where they are tensors."""
+    """Return the inputs and the outputs, with tensors as arrays."""
     inputs, outputs = (
         [numpy_helper.to_array(value) if isinstance(value, TensorProto) else value for value in side]
         for side in case.data_sets[0]
@@ -121,15 +121,15 @@ def data(case: Any) -> tuple[list[Any], list[Any]]:
 
 
 def is_float(info: onnx.ValueInfoProto) -> bool:
-    """Whether it is of float32 or float64."""
-    return info.type.tensor_type.elem_type in FLOATS
+    """Return whether the value is float32 or float64."""
+    return info.type.tensor_type.elem_type in FLOAT_TYPES
 
 
 def excluded(case: Any) -> str | None:
-    """Why a case asks nothing."""
+    """Return the reason why a case has no questions, or None."""
     graph, (inputs, outputs) = case.model.graph, data(case)
     node = graph.node[0]
-    if node.domain == LEARNING or "training" in case.name or "Loss" in node.op_type:
+    if node.domain == TRAINING_DOMAIN or "training" in case.name or "Loss" in node.op_type:
         return "training step"
     if not all(isinstance(value, np.ndarray) or np.isscalar(value) for value in (*inputs, *outputs)):
         return "sequences or optional values"
@@ -143,7 +143,7 @@ def excluded(case: Any) -> str | None:
 
 
 def wrapped(model: onnx.ModelProto, given: str, wanted: str, values: dict[str, Array]) -> onnx.ModelProto:
-    """The question's file."""
+    """Return the file of a question."""
     graph = model.graph
     kind = next(i.type.tensor_type.elem_type for i in graph.input if i.name == given)
     result = next(o.type.tensor_type.elem_type for o in graph.output if o.name == wanted)
@@ -169,7 +169,7 @@ def wrapped(model: onnx.ModelProto, given: str, wanted: str, values: dict[str, A
 
 
 def ask(question: Question, folder: Path) -> Answer:
-    """What becomes of a question."""
+    """Answer a question."""
     path = folder / "question.onnx"
     path.write_bytes(question.model.SerializeToString())
     try:
@@ -183,29 +183,29 @@ def ask(question: Question, folder: Path) -> Answer:
     if undefined and outside(graph, points).why == UNBOUNDED:
         return Answer("refused", f"{UNBOUNDED}: there it divides by 0")
     for point, value in zip(points, got, strict=True):
-        off = difference(value, run(question.model, point), EQUAL[question.point.dtype])
+        off = difference(value, run(question.model, point), RUNTIME_TOLERANCE[question.point.dtype])
         if off is not None:
             return Answer("wrong", f"differs from onnxruntime by {off:g}")
-    off = difference(got[0], question.expected.reshape(-1), SUITE)
+    off = difference(got[0], question.expected.reshape(-1), SUITE_TOLERANCE)
     if off is not None:
         return Answer("disputed", f"onnxruntime, and what is read, differ from the suite by {off:.2g}")
     return outside(graph, points)
 
 
 def around(point: Array) -> Array:
-    """The suite's point, and three near it: (4, *shape)."""
+    """Return the suite's point and three near it: (4, *shape)."""
     noise = np.random.default_rng(0).uniform(-1, 1, (4, *point.shape))
     noise[0] = 0
     finite = np.abs(point[np.isfinite(point)])
-    return np.asarray(point + NEAR * (finite.max() if finite.size else 1.0) * noise, dtype=point.dtype)
+    return np.asarray(point + POINT_DISTANCE * (finite.max() if finite.size else 1.0) * noise, dtype=point.dtype)
 
 
 def run(model: onnx.ModelProto, point: Array) -> Array:
-    """What onnxruntime makes of a point, or onnx's evaluator."""
+    """Run onnxruntime, or onnx's evaluator, at a point."""
     feeds = {"sample": point.reshape(1, *(point.shape or (1,)))}
     try:
         return np.asarray(start_session(model.SerializeToString(), plain=True).run(None, feeds)[0]).reshape(-1)
-    except Exception:  # of onnxruntime's: it has no kernel for the operation, or does not know its opset
+    except Exception:  # onnxruntime has no kernel for the operation, or does not know the opset
         from onnx.reference import ReferenceEvaluator
 
         results: Any = ReferenceEvaluator(model).run(None, feeds)
@@ -213,7 +213,7 @@ def run(model: onnx.ModelProto, point: Array) -> Array:
 
 
 def difference(got: Array, expected: Array, most: float) -> float | None:
-    """By how much of the largest entry they differ, where that is too much; undefined entries have to be so in both."""
+    """Return the difference relative to the largest entry if it exceeds `most`; undefined entries must be equal."""
     if got.shape != expected.shape:
         return np.inf
     defined = np.isfinite(expected)
@@ -226,16 +226,16 @@ def difference(got: Array, expected: Array, most: float) -> float | None:
 
 
 def outside(graph: Graph, points: Array) -> Answer:
-    """Whether a value at one of the points is outside of the bounds around the first."""
+    """Answer whether the value at a point lies outside the bounds around the first point."""
     x = torch.from_numpy(points).reshape(len(points), *graph.input.shape)
-    if min(graph.classes, ROWS) * sum(node.size for node in graph.nodes) > MOST:
+    if min(graph.classes, MAX_BOUNDED_OUTPUTS) * sum(node.size for node in graph.nodes) > MAX_COEFFICIENTS:
         return Answer("equal", LARGE)
     radius = float((x - x[:1]).abs().max())
     if not radius or not bool(torch.isfinite(x).all()):
         return Answer("equal")
     family = pm.Ball(radius * 1.001).at(x[:1])
     values = graph(x)
-    rows = torch.eye(graph.classes, dtype=x.dtype)[:ROWS]
+    rows = torch.eye(graph.classes, dtype=x.dtype)[:MAX_BOUNDED_OUTPUTS]
     for name in ("ibp", "backward"):
         try:
             upper = solve(graph, Cases(family), torch.cat([rows, -rows])[None], named(name), "shared", 2**30)
@@ -249,21 +249,21 @@ def outside(graph: Graph, points: Array) -> Answer:
 
 
 def sentence(error: Exception) -> str:
-    """An error without the names of one model's nodes."""
+    """Return the message of an error without the names of nodes."""
     text = re.sub(r" \(node '[^']*'\)", "", str(error).partition(": add one under")[0])
     return re.sub(r"node '[^']*'", "a node", text)
 
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one operation's questions."""
+    """The answers to one operation's questions."""
 
     op: str
-    models: int  # that ask something
+    models: int  # the number of models with questions
     answers: tuple[tuple[Question, Answer], ...]
 
     def count(self, kind: str, *, first: bool) -> int:
-        """Of questions about first inputs and outputs, or of all."""
+        """Count the answers of a kind, for first inputs and outputs only or for all."""
         return sum(answer.kind == kind and (question.first or not first) for question, answer in self.answers)
 
     @property
@@ -277,7 +277,7 @@ class Row:
 
 
 def rows(only: Collection[str] = (), modules: Sequence[str] = ()) -> Iterator[Row]:
-    """What becomes of all operations, or of some, in the order of their names. modules: see `suite`."""
+    """Yield the answers for all operations, or for some, ordered by name. modules: see `suite`."""
     cases: dict[str, list[Any]] = {}
     for case in suite(*modules):
         if (not only or operation(case) in only) and excluded(case) is None:
@@ -289,7 +289,7 @@ def rows(only: Collection[str] = (), modules: Sequence[str] = ()) -> Iterator[Ro
 
 
 def known(op: str, opset: int = 21) -> bool:
-    """Whether the opset has the operation."""
+    """Return whether the opset has the operation."""
     try:
         onnx.defs.get_schema(op, opset)
     except onnx.defs.SchemaError:
@@ -298,7 +298,7 @@ def known(op: str, opset: int = 21) -> bool:
 
 
 def document(found: Sequence[Row]) -> str:
-    """The page."""
+    """Return the page."""
     left = Counter(why for case in suite() if (why := excluded(case)) is not None)
     old = [row for row in found if known(row.op)]
     some = [row for row in old if row.count("equal", first=True)]
@@ -312,7 +312,7 @@ def document(found: Sequence[Row]) -> str:
     )
     every = [answer for row in found for _, answer in row.answers]
     equal = [answer for answer in every if answer.kind == "equal"]
-    return PAGE.format(
+    return PAGE_TEXT.format(
         onnx=onnx.__version__,
         runtime=version("onnxruntime"),
         suite=len(suite()),
@@ -327,12 +327,12 @@ def document(found: Sequence[Row]) -> str:
 
 
 def share(those: Sequence[Row]) -> str:
-    """Of the models' first questions, those that were answered."""
+    """Return the number and the share of first questions with the answer "equal"."""
     models, equal = sum(row.models for row in those), sum(row.count("equal", first=True) for row in those)
     return f"{equal} ({100 * equal / models:.0f} %)"
 
 
-PAGE = """# The operations of ONNX
+PAGE_TEXT = """# The operations of ONNX
 
 `python scripts/onnx_coverage.py` wrote this page, with onnx {onnx} and onnxruntime {runtime}. It tries every model with
 one operation in onnx's own backend test suite. Tests compare this page with the results.
@@ -382,7 +382,7 @@ A convolution is a function of its image, and no rule is intended for its weight
 
 
 def main() -> None:
-    """Write the page, or print what becomes of one operation."""
+    """Write the page, or print the answers for one operation."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", help="an operation, whose answers are printed")
     only = parser.parse_args().only
@@ -391,7 +391,7 @@ def main() -> None:
         for question, answer in found[0].answers if found else ():
             print(f"{question.name}: {answer.kind} {answer.why}")
     else:
-        DOCUMENT.write_text(document(found), encoding="utf-8")
+        PAGE_FILE.write_text(document(found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Try an explainer inside Quantus, in an environment of its own.
+"""Try explainers inside Quantus, in a separate environment.
 
     python scripts/quantus_env.py
 
-makes `.venv-quantus` the first time, with Quantus, Captum, the pinned torch and this package, runs the tests of
-`explain_func` there, and prints what a few of Quantus' metrics say of EVA and of Saliency on packaged digits; then what
-our own metrics say of the same maps, where both have one.
+The first call makes the environment `.venv-quantus` with Quantus, Captum, the pinned torch and this package. The script
+runs the tests of `explain_func` there. It then prints some of Quantus' metrics of EVA and Saliency on packaged digits,
+and our own metrics of the same maps where both libraries have the metric.
 """
 
 from __future__ import annotations
@@ -20,44 +20,53 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / ".venv-quantus"
-PYTHON = FOLDER / ("Scripts" if os.name == "nt" else "bin") / "python"
-INSTALLED = FOLDER / "installed"
-SAMPLES = 8
+ENVIRONMENT = ROOT / ".venv-quantus"
+ENVIRONMENT_PYTHON = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin") / "python"
+INSTALLED_MARK = ENVIRONMENT / "installed"
+SAMPLE_COUNT = 8
 EPS = 0.01
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Make the environment if there is none, then run the tests and the metrics in it."""
+    """Make the environment if it is missing, then run the tests and the metrics in it."""
     parser = argparse.ArgumentParser(description="Try an explainer inside Quantus.")
     parser.add_argument("--measure", action="store_true", help="print the figures, in an environment that has Quantus")
     if parser.parse_args(arguments).measure:
         measure()
         return 0
-    if not INSTALLED.exists():
+    if not INSTALLED_MARK.exists():
         install()
     single = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     for command in (["-m", "pytest", "-q", "tests/explainers/test_quantus.py"], [str(Path(__file__)), "--measure"]):
-        if code := subprocess.run([str(PYTHON), *command], cwd=ROOT, env=single, check=False).returncode:
+        if code := subprocess.run([str(ENVIRONMENT_PYTHON), *command], cwd=ROOT, env=single, check=False).returncode:
             return code
     return 0
 
 
 def install() -> None:
-    """Install torch first and alone, so that its exact version is in place before the rest is resolved."""
-    venv.create(FOLDER, with_pip=True, clear=True)
-    (FOLDER / ".gitignore").write_text("*\n", encoding="utf-8")
-    pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-c", "constraints.txt"]
+    """Install torch first and alone, so that its exact version is installed before pip resolves the rest."""
+    venv.create(ENVIRONMENT, with_pip=True, clear=True)
+    (ENVIRONMENT / ".gitignore").write_text("*\n", encoding="utf-8")
+    pip = [
+        str(ENVIRONMENT_PYTHON),
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--quiet",
+        "-c",
+        "constraints.txt",
+    ]
     for wanted in (
         ["torch", "setuptools"],
         ["--no-build-isolation", "-e", ".", "quantus", "pytest", "hypothesis"],
     ):
         subprocess.run([*pip, *wanted], cwd=ROOT, check=True)
-    INSTALLED.touch()
+    INSTALLED_MARK.touch()
 
 
 def measure() -> None:
-    """Print a table: metric x method, means over a few digits (and over the curve, for PixelFlipping)."""
+    """Print a table of metrics and methods: means over a few digits, and for PixelFlipping over the curve."""
     import numpy as np
     import quantus
 
@@ -66,10 +75,10 @@ def measure() -> None:
     from proofmap.explainers.quantus import explain_func
 
     images, labels = pm.data.digits()
-    x, y = images[:SAMPLES].numpy(), labels[:SAMPLES].numpy()
+    x, y = images[:SAMPLE_COUNT].numpy(), labels[:SAMPLE_COUNT].numpy()
     model = pm.zoo.mnist_mlp()
     inside = explain_func(EVA(model, pm.Ball(EPS, domain=(0.0, 1.0)), progress=False))
-    # MaxSensitivity adds noise: x + noise leaves [0, 1]
+    # MaxSensitivity adds noise, and x + noise may leave [0, 1]
     anywhere = explain_func(EVA(model, pm.Ball(EPS), progress=False))
     common: dict[str, Any] = {"disable_warnings": True, "display_progressbar": False}
     metrics: dict[str, Any] = {
@@ -82,10 +91,10 @@ def measure() -> None:
         "ROAD": quantus.ROAD(percentages=list(range(10, 100, 10)), **common),
         "MPRT": quantus.MPRT(return_average_correlation=True, skip_layers=False, **common),
     }
-    warnings.simplefilter("ignore")  # black pixels that are painted black, for one
+    warnings.simplefilter("ignore")  # for instance about black pixels that are painted black
     names = ("proofmap", "quantus", "torch", "captum", "numpy", "pandas", "scikit-image")
     print(f"Python {sys.version.split()[0]}, " + ", ".join(f"{name} {version(name)}" for name in names))
-    print(f"{SAMPLES} packaged digits, mnist_mlp, eps = {EPS}")
+    print(f"{SAMPLE_COUNT} packaged digits, mnist_mlp, eps = {EPS}")
     print(f"{'Quantus':24}{'EVA':>10}{'Saliency':>10}")
     for name, metric in metrics.items():
         eva = anywhere if name == "MaxSensitivity" else inside
@@ -104,10 +113,10 @@ def measure() -> None:
 
 
 def ours() -> dict[str, list[float]]:
-    """The metrics of ours that Quantus has too, means over the same digits, of EVA and of Saliency.
+    """Return our own values of metrics that Quantus has too: means over the same digits, for EVA and Saliency.
 
-    Sparseness is the same formula. ROAD has the same shares and noise of other draws; MaxSensitivity other draws too.
-    MPRT draws new weights where Randomisation shuffles the old ones: not the same number, nor meant to be.
+    Sparseness has the same formula. ROAD has the same shares and other random noise; MaxSensitivity has other random
+    points. MPRT draws new weights, while Randomisation shuffles the old ones: these two numbers differ on purpose.
     """
     from dataclasses import replace
 
@@ -119,7 +128,7 @@ def ours() -> dict[str, list[float]]:
     from proofmap.metrics import ROAD, Randomisation, Sparseness, Stability
 
     images, labels = pm.data.digits()
-    x, y, model = images[:SAMPLES], labels[:SAMPLES], pm.zoo.mnist_mlp()
+    x, y, model = images[:SAMPLE_COUNT], labels[:SAMPLE_COUNT], pm.zoo.mnist_mlp()
     inside, anywhere = (EVA(model, pm.Ball(EPS, domain=d), progress=False) for d in ((0.0, 1.0), None))
     methods: list[Any] = [inside, Saliency(model)]
     maps = [method.attribute(x, y) for method in methods]

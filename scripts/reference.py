@@ -1,4 +1,4 @@
-"""Write the pages of reference that follow from the code: every public name, every command and its options.
+"""Write the reference pages from the code: every public name, and every command with its options.
 
 python scripts/reference.py          # docs/reference/names.md and docs/reference/commands.md
 """
@@ -16,8 +16,8 @@ import typer
 import proofmap as pm
 from proofmap.cli import app
 
-FOLDER = Path(__file__).parents[1] / "docs" / "reference"
-MODULES = ("bounds", "groups", "metrics", "explainers", "data", "zoo")  # of pm, in the order of the page
+PAGE_FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+MODULES = ("bounds", "groups", "metrics", "explainers", "data", "zoo")  # public modules of pm, in the order of the page
 SET_UP = """\
 import torch
 import proofmap as pm
@@ -30,13 +30,13 @@ _NOTE = "<!-- written by scripts/reference.py -->\n"
 
 
 def documented(thing: object) -> bool:
-    """Whether a name stands for something that has a docstring of its own: a class, a function, a module."""
-    is_class = inspect.isclass(thing) and get_origin(thing) is None  # Python 3.10 takes an alias for a class
+    """Return whether the value has its own docstring: a class, a function or a module."""
+    is_class = inspect.isclass(thing) and get_origin(thing) is None  # Python 3.10 treats an alias as a class
     return is_class or inspect.isroutine(thing) or isinstance(thing, ModuleType)
 
 
 def public() -> dict[str, Any]:
-    """Every public name, as `pm.EVA` or `pm.bounds.IBP`, and what it stands for."""
+    """Return every public name, such as `pm.EVA` or `pm.bounds.IBP`, with its value."""
     names: dict[str, Any] = {f"pm.{name}": getattr(pm, name) for name in pm.__all__}
     for module in MODULES:
         inside = getattr(pm, module)
@@ -45,7 +45,7 @@ def public() -> dict[str, Any]:
 
 
 def names_page() -> str:
-    """Names by module, each with its signature, what it claims, what it has, and its example."""
+    """Return the page of names by module, each with its signature, its text, its members and its example."""
     shared = (
         "[Explainer](#pmexplainersexplainer) describes the settings that all explainers share: "
         "`groups`, `batch`, `progress` and `memory`."
@@ -62,7 +62,7 @@ def names_page() -> str:
 
 
 def described(thing: Any) -> list[str]:
-    """A docstring as Markdown: its settings as a list, its example as a block; of a class, also what it has."""
+    """Return a docstring as Markdown: settings as a list, the example as a block, and the members of a class."""
     text, mark, example = (inspect.getdoc(thing) or "").partition(">>> ")
     settings = set(_parameters(thing))
     lines: list[str] = []
@@ -81,7 +81,7 @@ def described(thing: Any) -> list[str]:
 
 
 def _members(thing: Any) -> list[str]:
-    """The public methods and properties that a class adds, each with the first sentence of its docstring."""
+    """Return the public methods and properties of a class, each with the first sentence of its docstring."""
     rows = []
     for name, member in vars(thing).items() if inspect.isclass(thing) else ():
         inner = member.__func__ if isinstance(member, classmethod | staticmethod) else member
@@ -93,7 +93,7 @@ def _members(thing: Any) -> list[str]:
 
 
 def _signature(name: str, thing: Any) -> list[str]:
-    """How it is called: names and plain defaults, without the types."""
+    """Return the signature: names and plain defaults, without types."""
     words: list[str] = []
     for one in _parameters(thing):
         parameter = inspect.signature(thing).parameters[one]
@@ -105,23 +105,23 @@ def _signature(name: str, thing: Any) -> list[str]:
 
 
 def _parameters(thing: Any, first: int = 0) -> list[str]:
-    """The names of what a class or a function takes."""
+    """Return the names of the parameters."""
     try:
         names = list(inspect.signature(thing).parameters)
-    except (TypeError, ValueError):  # an error, or a module
+    except (TypeError, ValueError):  # an exception class, or a module
         return []
     return [name for name in names[first:] if name not in ("args", "kwargs") and name.strip("_")]
 
 
 def _plain(text: str) -> str:
-    """Text in which stars are no emphasis and brackets no tags, outside of `code`."""
+    """Escape stars and brackets outside of `code`."""
     parts = text.split("`")
     parts[::2] = [part.replace("*", "\\*").replace("<", "&lt;") for part in parts[::2]]
     return "`".join(parts)
 
 
 def commands_page() -> str:
-    """Commands by name, each with its arguments and options as `--help` has them."""
+    """Return the page of commands, each with its arguments and options as in `--help`."""
     group: Any = typer.main.get_command(app)
     top = group.make_context("proofmap", [], resilient_parsing=True)
     lines = [
@@ -151,14 +151,14 @@ def commands_page() -> str:
 
 
 def _typed(text: str) -> str:
-    """Text in which what is typed is `code`: a whole command, or an option with what looks like its value."""
+    """Mark commands and options with their values as `code`."""
     before, mark, command = text.partition("For instance: proofmap ")
     whole = f"For instance: `proofmap {command}`" if mark else ""
     return re.sub(r"(?<!\S)--[a-z][a-z-]*(?: [\w.,:/+-]*[\d.:+][\w.,:/+-]*\b)?", r"`\g<0>`", before) + whole
 
 
 def _flat(text: str) -> str:
-    """In one line of a table."""
+    """Return the text as one line of a table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
@@ -168,7 +168,7 @@ PAGES = {"names.md": names_page, "commands.md": commands_page}
 def main() -> None:
     """Write the pages."""
     for name, page in PAGES.items():
-        (FOLDER / name).write_text(page(), encoding="utf-8")
+        (PAGE_FOLDER / name).write_text(page(), encoding="utf-8")
         print(f"wrote {name}")
 
 

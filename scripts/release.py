@@ -1,9 +1,9 @@
-"""What is released: the source archive, and the wheel that is built from it.
+"""Build the release: the source archive, and the wheel from it.
 
 python scripts/release.py [--out dist]
 
-Both are made in a copy of the sources by setuptools, which is installed, so that nothing that an earlier build left
-behind gets in. `make release` then tries the wheel in an empty environment, by scripts/try_release.py.
+setuptools builds both in a copy of the sources, so that files of an earlier build cannot get in. `make release` then
+tries the wheel in an empty environment with scripts/try_release.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SOURCES = ("src", "pyproject.toml", "README.md", "LICENSE")
 
 
 def copied(folder: Path) -> Path:
-    """The folder, with all in it that a build reads."""
+    """Copy everything that a build reads into the folder."""
     for name in SOURCES:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
@@ -31,17 +31,17 @@ def copied(folder: Path) -> Path:
 
 
 def archived(tree: Path, out: Path) -> Path:
-    """The source archive of a tree."""
+    """Build the source archive of a tree."""
     return _built("sdist", tree, out)
 
 
 def packed(tree: Path, out: Path) -> Path:
-    """The wheel of a tree."""
+    """Build the wheel of a tree."""
     return _built("wheel", tree, out)
 
 
 def unpacked(archive: Path, folder: Path) -> Path:
-    """The tree in a source archive."""
+    """Unpack a source archive; return its tree."""
     with tarfile.open(archive) as file:
         file.extractall(folder, filter="data")
     return folder / archive.name.removesuffix(".tar.gz")
@@ -57,7 +57,7 @@ def _built(kind: str, tree: Path, out: Path) -> Path:
 
 
 def main() -> None:
-    """Build both, in place of what the folder has of earlier builds."""
+    """Build both; files of earlier builds in the folder are replaced."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="the folder for both")
     out: Path = parser.parse_args().out.resolve()

@@ -1,12 +1,12 @@
-"""Train a model of `proofmap.zoo` and write the weights that the package ships.
+"""Train a packaged model, and write the weights that the package contains.
 
     python scripts/train.py mnist --data FOLDER --held-out 5000     # to choose settings; writes nothing
     python scripts/train.py mnist --data FOLDER                     # the shipped weights
     python scripts/train.py cifar10 --data FOLDER --device cuda     # the same for the others
     python scripts/train.py cifar10-vit --data FOLDER --device cuda
 
-FOLDER holds the official files of the data set. Settings are chosen on training images held out by `--held-out`; the
-test set is used once, after the last step of a full training run, only to print and record the accuracy.
+FOLDER contains the official files of the data set. `--held-out` reserves training images, on which settings are chosen.
+The test set is used once, after the last step of a full training run, only to print and record the accuracy.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from proofmap.data import cifar10, mnist
 from proofmap.errors import FileError
 from proofmap.zoo import cifar_cnn, cifar_vit, mnist_mlp
 
-ZOO = Path(__file__).parents[1] / "src" / "proofmap" / "zoo"
+WEIGHTS_FOLDER = Path(__file__).parents[1] / "src" / "proofmap" / "zoo"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a training run depends on, beside the data and the model."""
+    """The settings of a training run, besides the data and the model."""
 
     epochs: int
     batch: int
     rate: float  # the peak learning rate
     decay: float  # weight decay
     shift: int  # the largest random shift, in pixels
-    flip: float  # the chance that an image is mirrored
-    dropout: float  # before each dense layer, in training alone
-    adversary: float = 0.0  # by how much each pixel is moved against the model while it is trained
+    flip: float  # the probability that an image is mirrored
+    dropout: float  # before each dense layer, in training only
+    adversary: float = 0.0  # the adversarial perturbation of each pixel in training
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Task:
-    """A data set, the model for it, and the settings chosen for the shipped weights."""
+    """A data set, its model, and the settings of the packaged weights."""
 
     load: Callable[..., tuple[Tensor, Tensor]]
     build: Callable[..., nn.Module]
@@ -57,8 +57,8 @@ class Task:
 
     @property
     def weights(self) -> Path:
-        """Where the shipped weights stand: a model's function and its file share their name."""
-        return ZOO / f"{self.build.__name__}.safetensors"
+        """The file of the packaged weights: it has the name of the model's function."""
+        return WEIGHTS_FOLDER / f"{self.build.__name__}.safetensors"
 
 
 TASKS = {
@@ -86,7 +86,7 @@ TASKS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train, then either report the held-out accuracy or the test accuracy and write the weights."""
+    """Train; then report the held-out accuracy, or the test accuracy, and write the weights."""
     options = _parse(arguments)
     task: Task = TASKS[options.task]
     settings = Settings(**{field.name: getattr(options, field.name) for field in fields(Settings)})
@@ -119,7 +119,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     out: Path = options.out or task.weights
     save_file({name: tensor.cpu() for name, tensor in model.state_dict().items()}, out, metadata=metadata)
-    out.chmod(0o644)  # safetensors writes for the owner alone, and an installed copy keeps the mode
+    out.chmod(0o644)  # safetensors gives read access only to the owner, and an installed copy keeps the mode
     print(f"wrote {out}, {out.stat().st_size} bytes")
     return 0
 
@@ -133,7 +133,7 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 def train(model: nn.Module, images: Tensor, labels: Tensor, settings: Settings) -> None:
-    """Adam with decoupled weight decay; one cosine from the peak rate to zero, after a short linear rise."""
+    """Train with AdamW and a cosine schedule: a short linear rise to the peak rate, then down to zero."""
     steps = settings.epochs * -(-len(images) // settings.batch)
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.rate, weight_decay=settings.decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, settings.rate, total_steps=steps, pct_start=0.1)
@@ -154,7 +154,7 @@ def train(model: nn.Module, images: Tensor, labels: Tensor, settings: Settings) 
 
 
 def attacked(model: nn.Module, images: Tensor, labels: Tensor, eps: float) -> Tensor:
-    """One step up the loss, from a random point of the ball, as fast adversarial training takes (Wong et al. 2020)."""
+    """Take one gradient step from a random point of the ball: fast adversarial training (Wong et al. 2020)."""
     start = (images + eps * (2 * torch.rand_like(images) - 1)).requires_grad_()
     (slope,) = torch.autograd.grad(functional.cross_entropy(model(start), labels), start)
     moved = start.detach() + 1.25 * eps * slope.sign()
@@ -162,7 +162,7 @@ def attacked(model: nn.Module, images: Tensor, labels: Tensor, eps: float) -> Te
 
 
 def with_dropout(model: nn.Module, chance: float) -> nn.Module:
-    """The same layers, with dropout before each dense one; the model itself where the chance is 0."""
+    """Return the same layers with dropout before each dense layer; the model itself if the probability is 0."""
     if not chance:
         return model
     assert isinstance(model, nn.Sequential)
@@ -173,10 +173,12 @@ def with_dropout(model: nn.Module, chance: float) -> nn.Module:
 
 
 def shift(images: Tensor, reach: int) -> Tensor:
-    """Move each image by its own random offset, at most `reach` pixels along each axis; zeros come in."""
+    """Shift each image by its own random offset, at most `reach` pixels along each axis; zeros fill the border."""
     count, channels, height, width = images.shape
     padded = functional.pad(images, (reach, reach, reach, reach))  # (N, C, H + 2 reach, W + 2 reach)
-    down, right = torch.randint(0, 2 * reach + 1, (2, count, 1)).to(images.device)  # drawn alike for every device
+    down, right = torch.randint(0, 2 * reach + 1, (2, count, 1)).to(
+        images.device
+    )  # drawn on the CPU, so that all devices get the same numbers
     rows = (down + torch.arange(height, device=images.device))[:, None, :, None]  # (N, 1, H, 1)
     columns = (right + torch.arange(width, device=images.device))[:, None, None, :]  # (N, 1, 1, W)
     sample = torch.arange(count, device=images.device)[:, None, None, None]
@@ -185,7 +187,7 @@ def shift(images: Tensor, reach: int) -> Tensor:
 
 
 def flip(images: Tensor, chance: float) -> Tensor:
-    """Mirror each image, left to right, with the given chance."""
+    """Mirror each image with the given probability."""
     if not chance:
         return images
     mirrored = torch.rand(len(images), 1, 1, 1).to(images.device) < chance

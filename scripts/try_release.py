@@ -1,9 +1,9 @@
-"""The installed package, tried with nothing beside it but what it asks for: `make release` runs this.
+"""Try the installed package in an environment with only its dependencies; `make release` runs this.
 
 PYTHON -I scripts/try_release.py        # PYTHON: of an environment with the wheel and its dependencies, no extras
 
-Every module can be imported, the demo does what it says, and what needs an extra says which. Prints what was seen, and
-how long `import` takes; exit 1 where something is not as it should be.
+Every module must be importable, the demo must work, and each call that needs an extra must name it. The script prints
+its results and the seconds of `import`. The exit code is 1 if something is wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-NEEDS_EXTRA = {  # what is asked for, and the extra that the answer has to name
+NEEDS_EXTRA = {  # the call, and the extra that its error must name
     "explain zoo:mnist_mlp digit.png --groups superpixels:8": "superpixels",
     "explain zoo:efficientnet_lite0 digit.png": "imagenet",
     "explain sine.onnx digit.png": "onnx",
@@ -39,13 +39,13 @@ print(f"then every name of proofmap: {now() - between:.2f} s")
 
 
 def expect(right: bool, otherwise: str) -> None:
-    """End with an error unless it is right."""
+    """Stop with an error unless the condition is true."""
     if not right:
         raise SystemExit(f"error: {otherwise}")
 
 
 def installed(*words: str) -> str:
-    """What the installed program prints."""
+    """Return the output of the installed program."""
     program = str(Path(sys.executable).with_name("proofmap"))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([program, *words], env=environment, capture_output=True, text=True, check=False)
@@ -55,7 +55,7 @@ def installed(*words: str) -> str:
 
 
 def called(line: str, code: int) -> str:
-    """What a command prints that has to end with that code: in this process, which need not load torch again."""
+    """Return the output of a command that must end with this code; it runs in this process, where torch is loaded."""
     from typer.testing import CliRunner
 
     from proofmap.cli import app
@@ -66,7 +66,7 @@ def called(line: str, code: int) -> str:
 
 
 def try_modules() -> None:
-    """Every module of the package can be imported, and is the one that is installed here."""
+    """Import every module of the package, and check that it is the installed one."""
     package = import_module("proofmap")
     place = str(package.__file__)
     expect(Path(place).is_relative_to(sys.prefix), f"got proofmap from {place}, expected it under {sys.prefix}")
@@ -79,7 +79,7 @@ def try_modules() -> None:
 
 
 def write_files() -> None:
-    """Packaged digits as a picture and as an array, and a network with an operation that no rule bounds."""
+    """Write packaged digits as a picture and as an array, and a network with an operation without a rule."""
     import numpy as np
     from onnx import TensorProto, helper, save
     from PIL import Image
@@ -96,7 +96,7 @@ def write_files() -> None:
 
 
 def try_demo() -> None:
-    """The installed program knows its version, and its demo proves, draws and reports."""
+    """Check the version of the installed program, and that its demo proves, draws and reports."""
     from proofmap import Explanation
 
     said = installed("--version")
@@ -110,7 +110,7 @@ def try_demo() -> None:
 
 
 def try_extras() -> None:
-    """A run needs none of them; each thing that one is for says so in one sentence."""
+    """Check that a run needs no extra, and that each call that needs one says so in one sentence."""
     from proofmap import InputError
     from proofmap.runs import Results
 
@@ -129,7 +129,7 @@ def try_extras() -> None:
 
 
 def main() -> None:
-    """Try all of it in a folder that is thrown away."""
+    """Try everything in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try_modules()

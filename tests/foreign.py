@@ -1,4 +1,4 @@
-"""Models with parts that nobody can bound, for the tests: each can be run."""
+"""Models with operations that have no bounding rule, for the tests; each can be run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def in_order(rows: Tensor) -> Tensor:
 
 
 class Running(nn.Module):
-    """A recurrent layer by hand: products of all rows so far, bent."""
+    """A recurrent layer by hand: running products of the rows, with a nonlinear function."""
 
     def __init__(self, bend: Callable[[Tensor], Tensor], first: bool) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Running(nn.Module):
 
 
 class Sequence(nn.Module):
-    """Rows of a sample, one after the other."""
+    """Process the rows of a sample one after the other."""
 
     def __init__(self, bend: Callable[[Tensor], Tensor], first: bool = True) -> None:
         super().__init__()
@@ -61,14 +61,14 @@ class Sequence(nn.Module):
 
 
 class Angles(nn.Module):
-    """A norm of another kind."""
+    """Normalise by an operation without a rule."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.sin()
 
 
 class Attend(nn.Module):
-    """Attention by hand, of scores that are bent."""
+    """Attention by hand with a nonlinear function of the scores."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Transformer(nn.Module):
 
 
 class Sorting(nn.Module):
-    """An operation without a rule between layers that have one, called as a function."""
+    """An operation without a rule, called as a function, between layers with rules."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Sorting(nn.Module):
 
 
 class Branching(nn.Module):
-    """Looks at values to decide how to go on, sample by sample: no tracer can follow."""
+    """A branch on values, sample by sample: no tracer can follow it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class Branching(nn.Module):
 
 
 class Counted(nn.Module):
-    """By numpy: no gradients."""
+    """A computation in numpy, without gradients."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class Product(nn.Module):
         return x.cumprod(1)
 
 
-# name -> the model, what stands in the error, where to split, and whether it has gradients
+# name -> the model, the operations in the error, the node to split at, and whether gradients exist
 MODELS: dict[str, tuple[nn.Module, tuple[str, ...], str, bool]] = {
     "recurrent": (seeded(lambda: Sequence(as_they_are)), ("aten.cumprod (node 'rnn')",), "rnn", True),
     "recurrent, samples second": (
@@ -186,12 +186,12 @@ MODELS: dict[str, tuple[nn.Module, tuple[str, ...], str, bool]] = {
 
 
 def inputs(n: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Samples (n, 4, 4) in [0, 1] for every model here, and for the files."""
+    """Return samples (n, 4, 4) in [0, 1] for every model here, and for the files."""
     return torch.rand(n, 4, 4, generator=torch.Generator().manual_seed(5)).to(dtype)
 
 
 def foreign_file(batch: int | str = "n", *, kind: int = TensorProto.FLOAT, last: bool = False) -> onnx.ModelProto:
-    """x (batch, 4, 4) -> (batch, 3): two operations without a rule, then a network; or one more at the end."""
+    """Return a file x (batch, 4, 4) -> (batch, 3): two operations without a rule, a network, and perhaps one more."""
     cast = np.float64 if kind == TensorProto.DOUBLE else np.float32
     weights = {"w1": floats(6, 16), "b1": floats(6), "w2": floats(3, 6, seed=2), "b2": floats(3, seed=3)}
     constants = {name: value.astype(cast) for name, value in weights.items()}

@@ -1,8 +1,8 @@
-"""The small models that the tests of the whole library run over, at least one for every operation there is a rule for.
+"""Small models for the tests of the whole library, with at least one for every operation that has a rule.
 
     from tests.models import MODELS, Case, graph_of
 
-What is added to the table is tested everywhere without writing it down again.
+A model in the table is part of every test over the table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Function = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Case:
-    """A model with inputs of one shape, drawn from [low, high], where it is defined a little beyond."""
+    """A model with the shape and the range [low, high] of its inputs; it is also defined slightly outside the range."""
 
     name: str
     make: Callable[[], nn.Module]
@@ -40,7 +40,7 @@ class Case:
     high: float = 1.0
 
     def build(self, dtype: torch.dtype = torch.float32) -> nn.Module:
-        """The same weights at every call, in evaluation mode."""
+        """Return the model in evaluation mode, with the same weights at every call."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(sum(map(ord, self.name)))
             model = self.make()
@@ -50,14 +50,14 @@ class Case:
         return model.to(dtype).eval()
 
     def inputs(self, n: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
-        """(n, *shape): the same points in every precision."""
+        """Return points (n, *shape), the same in every precision."""
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.rand(n, *self.shape, generator=generator)
         return (self.low + (self.high - self.low) * drawn).to(dtype)
 
 
 def _train_a_little(norm: nn.Module) -> None:
-    """Statistics and weights as training leaves them: no zeros, no ones."""
+    """Set statistics and weights to values as after training: no zeros, no ones."""
     for name, tensor in (*norm.named_parameters(), *norm.named_buffers()):
         if name == "running_var":
             nn.init.uniform_(tensor, 0.5, 2.0)
@@ -77,7 +77,7 @@ class Apply(nn.Module):
 
 
 class Join(nn.Module):
-    """Two branches of one input, joined."""
+    """Join two branches of one input."""
 
     def __init__(self, join: Callable[[Tensor, Tensor], Tensor], left: nn.Module, right: nn.Module) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Constants(nn.Module):
 
 
 class Attention(nn.Module):
-    """Two heads of attention over tokens (T, 4), and what goes in."""
+    """Attention with two heads over tokens (T, 4), added to its input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class Residual(nn.Module):
 
 
 class Inverted(nn.Module):
-    """A mobile block: widen, one filter a channel, narrow, add."""
+    """A mobile block: widen, depthwise filters, narrow, add."""
 
     def __init__(self, channels: int, wide: int) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ def _add(name: str, make: Callable[[], nn.Module], shape: tuple[int, ...], low: 
 def _body(
     name: str, shape: tuple[int, ...], *layers: Callable[[], nn.Module], low: float = -1.0, high: float = 1.0
 ) -> None:
-    """The layers, then a dense layer to three logits."""
+    """Return the layers with a dense layer to three logits at the end."""
 
     def make() -> nn.Module:
         body = nn.Sequential(*(layer() for layer in layers), nn.Flatten())
@@ -189,12 +189,12 @@ def _function(name: str, shape: tuple[int, ...], function: Function, *, low: flo
 
 
 def _activation(name: str, layer: Callable[[], nn.Module]) -> None:
-    """Dense, activation, dense."""
+    """Add a model: dense, activation, dense."""
     _body(name, (5,), lambda: nn.Linear(5, 7), layer)
 
 
 def _image(name: str, *layers: Callable[[], nn.Module], shape: tuple[int, ...] = (2, 4, 4)) -> None:
-    """Layers over a small map, then a ReLU."""
+    """Add a model: layers on a small map, then a ReLU."""
     _body(name, shape, *layers, nn.ReLU)
 
 
@@ -320,7 +320,7 @@ _image(
 )
 _body("dropout and identity", (4,), lambda: nn.Linear(4, 5), nn.Dropout, nn.Identity, nn.ReLU, nn.AlphaDropout)
 
-# --- constant places, masks and factors ---
+# --- constant positions, masks and factors ---
 
 _MASK = torch.tensor([[True, False, True], [False, False, True]])
 
@@ -425,7 +425,7 @@ _function("reciprocal", (5,), torch.reciprocal, low=0.5, high=2.0)
 _function("quotient", (5,), lambda x: 3 / (x + 1) - x.rsqrt() + x / 2.5, low=0.5, high=2.0)
 _activation("log of softplus", lambda: Apply(lambda x: (F.softplus(x) + 0.5).log()))
 
-# How exporters and users write gates by hand.
+# gates as exporters and users write them by hand
 _activation("silu by hand", lambda: Apply(lambda x: x * torch.sigmoid(x)))
 _activation("swish by hand", lambda: Apply(lambda x: 2 * x * torch.sigmoid(1.702 * x)))
 _activation("gelu by hand", lambda: Apply(lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5))))
@@ -516,7 +516,7 @@ def _dense(activation: Callable[[], nn.Module]) -> nn.Module:
 
 @cache
 def _traced(name: str) -> Graph:
-    """Traced once, by whichever of the processes that share the tests comes first."""
+    """Return a graph from the cache that all test processes share; the first process traces it."""
     case, file = MODELS[name], _shared() / f"{list(MODELS).index(name)}.pt"
     graph: Graph
     with suppress(FileNotFoundError):
@@ -524,7 +524,7 @@ def _traced(name: str) -> Graph:
         return graph
     graph = trace(case.build(torch.float64), case.inputs(1, torch.float64))
     written = file.with_suffix(f".{os.getpid()}")
-    with suppress(OSError, RuntimeError):  # another process may be done already, and have cleaned up
+    with suppress(OSError, RuntimeError):  # another process may have finished and removed the folder
         torch.save(graph, written)
         written.replace(file)
     return graph
@@ -532,7 +532,7 @@ def _traced(name: str) -> Graph:
 
 @cache
 def _shared() -> Path:
-    """A folder that all processes of a run of the tests have in common, as long as the last of them runs."""
+    """Return a folder that all processes of a test run share until the last one ends."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")
     folder = Path(tempfile.gettempdir(), f"proofmap-graphs-{run}")
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -542,11 +542,11 @@ def _shared() -> Path:
 
 @cache
 def graph_of(case: Case, dtype: torch.dtype = torch.float32) -> Graph:
-    """The case's graph, traced once a session."""
+    """Return the case's graph, traced once for each session."""
     return _traced(case.name).to(torch.device("cpu"), dtype)
 
 
-# One in three is slow, the others are of the whole: for what takes long and goes one way for most of them.
+# For slow tests: one model in three is in the slow set, and the others are in the complete set.
 SHARED = [
     pytest.param(case, id=case.name, marks=pytest.mark.whole if place % 3 else pytest.mark.slow)
     for place, case in enumerate(MODELS.values())

@@ -1,8 +1,8 @@
-"""Pages of documentation as programs: what a reader would type, block after block, and whether it prints what is shown.
+"""Run the pages of the documentation as programs, block after block, and compare the output with the page.
 
-A block ```python is run; ```pycon holds prompts and what they print; ```console holds commands of the shell and what
-they print. All blocks of a page share one folder, and those of Python one namespace. A block that begins with a comment
-such as `# net.py` is that file. Blocks of other languages are to be read, not run.
+A block ```python is executed. A block ```pycon contains prompts and their output. A block ```console contains shell
+commands and their output. All blocks of a page share one folder, and its Python blocks share one namespace. A block
+that begins with a comment such as `# net.py` is written to that file. Blocks of other languages are not run.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ READ = ("text", "bash", "yaml", "toml")
 _BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (\w+\.py)\n")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?")
-_SECONDS = re.compile(r"  +[0-9.e-]+$")  # the last column of a table
+_SECONDS = re.compile(r"  +[0-9.e-]+$")  # seconds in the last column of a table
 _EMPTY = "<BLANKLINE>"
-_GAPS = re.compile(r"(?<=\S)  +")  # between its columns
+_GAPS = re.compile(r"(?<=\S)  +")  # gaps between columns
 _STEPS = " ▁▂▃▄▅▆▇█"
 _BARS = re.compile(rf"(?<=\|)[{_STEPS}]*[{_STEPS[1:]}][{_STEPS}]*(?=\|)")  # a histogram in one line
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, its text, and where it stands."""
+    """A fenced block: its language, its text, and its line."""
 
     language: str
     text: str
@@ -48,13 +48,13 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page."""
+    """Return the fenced blocks of a page."""
     text = page.read_text(encoding="utf-8")
     return [Block(found[1], found[2], text.count("\n", 0, found.start()) + 1) for found in _BLOCK.finditer(text)]
 
 
 def same(expected: str, printed: str) -> bool:
-    """Whether two lines say the same, up to the last places of fractions, to seconds, and to how wide columns are.
+    """Return whether two lines are equal up to the last places of fractions, seconds, and widths of columns.
 
     Each bar of a histogram may differ by one step: rounding can move a value across the edge of a bin.
     """
@@ -69,19 +69,19 @@ def same(expected: str, printed: str) -> bool:
 
 
 def _alike(a: str, b: str) -> bool:
-    """Whether two rows of bars have the same length, and each bar the same height up to one step."""
-    steps = [[_STEPS.find(bar) for bar in row] for row in (a, b)]  # -1 stands between two histograms
+    """Return whether two rows of bars have the same length, and heights that differ by at most one step."""
+    steps = [[_STEPS.find(bar) for bar in row] for row in (a, b)]  # -1 separates two histograms
     return len(a) == len(b) and all(m == n or (abs(m - n) == 1 and min(m, n) >= 0) for m, n in zip(*steps, strict=True))
 
 
 def _near(a: str, b: str) -> bool:
-    """Whether two numbers differ in their last places alone, which whole numbers have none of."""
+    """Return whether two numbers differ only in their last places; whole numbers must be equal."""
     whole = a.lstrip("-").isdigit() and b.lstrip("-").isdigit()
     return not whole and float(b) == pytest.approx(float(a), rel=0.02, abs=0.02)
 
 
 def matches(expected: list[str], printed: list[str]) -> bool:
-    """Whether what was printed is what is shown, where ... stands for any lines, or for the rest of a line."""
+    """Return whether the output matches the page, where ... stands for any lines, or for the rest of a line."""
     if not expected:
         return not printed
     if expected[0] == "...":
@@ -93,26 +93,26 @@ def matches(expected: list[str], printed: list[str]) -> bool:
 
 
 class Checker(doctest.OutputChecker):
-    """Compares what prompts print as the shell's output is compared."""
+    """Compare the output of prompts like the output of the shell."""
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
         return matches(want.replace(_EMPTY, "").splitlines(), got.splitlines())
 
 
 def prompts(text: str, names: dict[str, Any], place: str) -> None:
-    """Run a session with >>> and compare what it prints; an empty line is printed too, unless >>> follows."""
+    """Run a session with >>> and compare its output; an empty line is part of the output unless >>> follows."""
     marked = re.sub(r"\n(?=\n(?!>>>|\Z))", f"\n{_EMPTY}", text)
     test = doctest.DocTestParser().get_doctest(marked, names, place, place, 0)
     assert test.examples, place
-    test.globs = names  # which get_doctest has copied
+    test.globs = names  # get_doctest copies the names
     said: list[str] = []
     doctest.DocTestRunner(checker=Checker(), verbose=False).run(test, out=said.append, clear_globs=False)
     assert not said, "".join(said)
 
 
 def run(page: Path, folder: Path) -> tuple[int, dict[str, Any]]:
-    """Run the blocks of a page in the current folder: how many blocks and commands ran, and what names stand for."""
-    module = ModuleType(f"page_{page.stem}")  # where dataclasses look names up
+    """Run the blocks of a page in the current folder; return the number of blocks and commands, and the namespace."""
+    module = ModuleType(f"page_{page.stem}")  # dataclasses look up names in a module
     module.__file__ = str(folder / page.name)
     sys.modules[module.__name__] = module
     names, ran = vars(module), 0
@@ -139,14 +139,14 @@ def run(page: Path, folder: Path) -> tuple[int, dict[str, Any]]:
 
 
 def _commands(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Commands of a console block, with the lines that follow them."""
+    """Yield the commands of a console block with the lines that follow them."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, *lines = part.splitlines()
         yield command, lines
 
 
 def _lacking(command: str, folder: Path) -> bool:
-    """Whether a command needs a file that is not in the repository and not on this machine; else it is put in place."""
+    """Return whether a command needs a file that this machine lacks; otherwise copy its files into the folder."""
     for word in shlex.split(command):
         kind = "onnx" if word.endswith(".onnx") else "vnnlib"
         if word.endswith((".vnnlib.gz", ".onnx")) and not (folder / word).exists():
@@ -157,7 +157,7 @@ def _lacking(command: str, folder: Path) -> bool:
 
 
 def _output(command: str, folder: Path, place: str) -> list[str]:
-    """What a command prints: ours in this process, which is faster, and Python in one of its own."""
+    """Return the output of a command; our own commands run in this process, Python in a new one."""
     program, *words = shlex.split(command)
     if program == "proofmap":
         return called(*words).stdout.splitlines()

@@ -1,4 +1,4 @@
-"""How much memory a piece of work takes."""
+"""Peak memory of tensors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ T = TypeVar("T")
 
 
 def with_peak(call: Callable[[], T]) -> tuple[T, int]:
-    """What the call gives, and the most bytes of tensors it held at once.
+    """Return the result of the call and the peak bytes of tensors during it.
 
-    torch's own allocator is asked, not the system: what the C library keeps of freed memory depends on the machine
-    and on the tests before.
+    torch's own allocator is asked: the memory of the process depends on the machine and on earlier tests.
     """
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         found = call()

@@ -1,9 +1,13 @@
-"""The house rules that no single module can keep: who imports whom, and what the text may not name."""
+"""Rules about the whole package: who imports whom, names, sentences, and hosts that no text may name."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import io
+import re
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "proofmap"
 
-# From left to right. A part may import parts of its own step and of the steps before it, never of those after it.
+# The layers of the package. A part may import parts of its own layer and of earlier layers, never of later ones.
 ORDER = (
     {"errors"},
     {"settings", "registry"},
@@ -22,21 +26,21 @@ ORDER = (
     {"rules"},
     {"execution", "attack"},
     {"rounding", "bounds", "search"},
-    {"verify", "proof"},
-    {"explainers", "text", "plots"},
+    {"verify", "proof", "text"},
+    {"explainers", "plots"},
     {"metrics", "sources"},
-    {"bench", "ground_truth", "runs", "report"},
+    {"bench", "runs", "report"},
     {"claims", "dossier"},
     {"cli"},
 )
 STEP = {part: step for step, parts in enumerate(ORDER) for part in parts}
 
-# Parts beside the order: they stand alone, so that nothing they hold depends on how a bound is computed.
+# Parts outside the layers: they import only `errors`, so that nothing in them depends on how a bound is computed.
 ALONE = {"zoo", "data"}
 
-ROOT_MODULES = {"__init__", "__main__", "api"}  # the front doors may import everything, and nobody imports them
+ROOT_MODULES = {"__init__", "__main__", "api"}  # entry points: they import everything, and nothing imports them
 
-# In pieces, so that this file passes its own test.
+# split, so that this file passes its own test
 REGISTRY_HOSTS = tuple(
     ".".join(name)
     for name in (
@@ -56,7 +60,7 @@ def module_name(path: Path) -> str:
 
 
 def imported(source: str, package: str) -> Iterator[str]:
-    """Every dotted name that `source`, a module of `package`, imports, at the top or inside a function.
+    """Yield every dotted name that `source`, a module of `package`, imports, at the top or inside a function.
 
     `from a import b` yields `a.b`: b may be a module.
     """
@@ -89,14 +93,14 @@ def violations(part: str, source: str, package: str) -> list[str]:
 MODULES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent != PACKAGE or path.stem not in ROOT_MODULES]
 
 
-def test_every_module_has_a_place() -> None:
-    """In the order at the top of this test, or beside it."""
+def test_every_module_belongs_to_a_layer() -> None:
+    """In one of the layers, or outside them."""
     names = [module_name(path) for path in MODULES]
     assert len(names) > 100
     assert [name for name in names if part_of(name) not in {*STEP, *ALONE}] == []
 
 
-def test_imports_point_to_the_left() -> None:
+def test_imports_go_to_earlier_layers() -> None:
     found = []
     for path in MODULES:
         name = module_name(path)
@@ -123,7 +127,7 @@ def test_imports_point_to_the_left() -> None:
         ("explainers", "from proofmap import metrics", "proofmap.explainers"),
     ],
 )
-def test_a_wrong_import_is_seen(part: str, source: str, package: str) -> None:
+def test_a_forbidden_import_is_found(part: str, source: str, package: str) -> None:
     assert len(violations(part, source, package)) == 1
 
 
@@ -142,12 +146,110 @@ def test_a_wrong_import_is_seen(part: str, source: str, package: str) -> None:
         ("data", "from proofmap.data.idx import read_idx\nimport numpy as np", "proofmap.data"),
     ],
 )
-def test_a_right_import_passes(part: str, source: str, package: str) -> None:
+def test_an_allowed_import_passes(part: str, source: str, package: str) -> None:
     assert violations(part, source, package) == []
 
 
+# --- names and folders ---
+
+MAX_ROOT_MODULES, MAX_FOLDER_MODULES = 8, 16
+READERS = re.compile("graph/(torch|onnx)/")  # the two readers have modules of the same names
+
+SOURCES = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def repeated(names: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the names with several places, from pairs (name, place)."""
+    places: defaultdict[str, set[str]] = defaultdict(set)
+    for name, place in names:
+        places[name].add(place)
+    return [f"{name}: {', '.join(sorted(found))}" for name, found in places.items() if len(found) > 1]
+
+
+def repeated_files(paths: Iterable[str]) -> list[str]:
+    """Return the file names that occur in several folders; both readers together count as one."""
+    modules = (READERS.sub("graph/*/", path) for path in paths if not path.endswith("__init__.py"))
+    return repeated((path.rpartition("/")[2], path) for path in modules)
+
+
+def repeated_classes(sources: Mapping[str, str]) -> list[str]:
+    """Return the class names that occur several times."""
+    nodes = ((path, node) for path, text in sources.items() for node in ast.walk(ast.parse(text)))
+    return repeated((node.name, f"{path}:{node.lineno}") for path, node in nodes if isinstance(node, ast.ClassDef))
+
+
+def large_folders(paths: Iterable[str]) -> list[str]:
+    """Return the folders with too many modules; "" is the package root."""
+    counts = Counter(path.rpartition("/")[0] for path in paths if not path.endswith("__init__.py"))
+    limits = {folder: MAX_FOLDER_MODULES if folder else MAX_ROOT_MODULES for folder in counts}
+    return [f"{folder or 'the root'}: {count}" for folder, count in counts.items() if count > limits[folder]]
+
+
+def test_no_file_name_occurs_twice() -> None:
+    assert repeated_files(SOURCES) == []
+    assert repeated_files(["rules/norms.py", "graph/torch/norms.py"]) != []
+    assert repeated_files(["graph/onnx/norms.py", "graph/torch/norms.py", "a/__init__.py", "b/__init__.py"]) == []
+
+
+def test_no_class_name_occurs_twice() -> None:
+    assert repeated_classes(SOURCES) == []
+    assert repeated_classes({"a.py": "class A: ...", "b.py": "class A: ..."}) == ["A: a.py:1, b.py:1"]
+
+
+def test_folders_are_small() -> None:
+    assert large_folders(SOURCES) == []
+    assert large_folders([*(f"rules/{k}.py" for k in range(17)), *(f"{k}.py" for k in range(9))]) == [
+        "rules: 17",
+        "the root: 9",
+    ]
+
+
+# --- sentences ---
+
+CLAUSE = re.compile(r"(what|where|of|how|which|whose)\b", re.IGNORECASE)  # the first word of a docstring without a verb
+OF = re.compile(r"#\s*of\b", re.IGNORECASE)
+
+# Folders of the package, their tests, and the folder of `fuzz`, whose sentences are not checked yet.
+UNCHECKED = {
+    *("proof", "dossier", "claims", "bounds", "search", "rounding", "inputs", "rules", "verify", "attack", "execution"),
+    *("runtime", "text", "report", "plots", "cli", "runs", "storage", "bench", "ground_truth", "explainers", "checker"),
+}
+
+
+def clauses(text: str) -> list[str]:
+    """Return the first lines of docstrings that are a clause without a subject or a verb."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds))
+    docstrings = (ast.get_docstring(node) or "" for node in nodes)
+    return [docstring.splitlines()[0] for docstring in docstrings if CLAUSE.match(docstring)]
+
+
+def comments_with_of(text: str) -> list[str]:
+    """Return the comments that begin with "of"."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [token.string for token in tokens if token.type == tokenize.COMMENT and OF.match(token.string)]
+
+
+def test_docstrings_and_comments_are_sentences() -> None:
+    """In the package, the tests, and all other Python code of the repository."""
+    found = []
+    folders = [PACKAGE, *(ROOT / name for name in ("tests", "fuzz", "benchmarks", "scripts", "examples"))]
+    for path in (path for folder in folders for path in sorted(folder.rglob("*.py"))):
+        parts = path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else ROOT).parts[:-1]
+        if not UNCHECKED.intersection(parts):
+            text = path.read_text(encoding="utf-8")
+            found += [f"{path.relative_to(ROOT)}: {one}" for one in (*clauses(text), *comments_with_of(text))]
+    assert found == []
+
+
+def test_a_clause_is_found() -> None:
+    text = '"""What it does."""\nclass A:\n    """Of B."""\ndef f():\n    """Return how."""\n    x = 1  # of y\n'
+    assert clauses(text) == ["What it does.", "Of B."]
+    assert comments_with_of(text) == ["# of y"]
+
+
 def texts() -> Iterator[tuple[Path, str]]:
-    """The project's own text files: no environment, cache, build output or binary."""
+    """Yield the project's own text files: no environment, cache, build output or binary."""
     skipped = {"build", "dist", "out", "__pycache__"}
     for path in sorted(ROOT.rglob("*")):
         folders = path.relative_to(ROOT).parts[:-1]
@@ -171,7 +273,7 @@ def test_the_text_names_no_package_registry() -> None:
 
 
 def warned(source: str) -> list[str]:
-    """What a module warns with: the category of each `warnings.warn`, "" where it has none."""
+    """Return the category of each `warnings.warn` in a module, "" if it has none."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     return [
         ast.unparse(call.args[1]) if len(call.args) > 1 else ""
@@ -181,7 +283,7 @@ def warned(source: str) -> list[str]:
 
 
 def test_one_line_switches_all_warnings_off() -> None:
-    """Those of Proofmap have one class."""
+    """All warnings of Proofmap have one class."""
     found = [category for path in MODULES for category in warned(path.read_text(encoding="utf-8"))]
     assert set(found) == {"ProofmapWarning"}
     assert warned("import warnings\nwarnings.warn('a')\nwarnings.warn('b', UserWarning)") == ["", "UserWarning"]

@@ -1,4 +1,4 @@
-"""The benchmarks as one command, and two checkouts by their seconds."""
+"""The script that runs all benchmarks, and the script that compares the seconds of two checkouts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from scripts import bench, compare_seconds
 from tests.pages import ROOT
 
 
-def test_every_benchmark_is_run_or_said_to_need_more() -> None:
-    """A new one that is in neither table would never be run; and the page names them all."""
+def test_every_benchmark_is_run_or_listed_as_needing_data() -> None:
+    """A benchmark in neither table would never be run; and the page of benchmarks names them all."""
     programs = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text("utf-8")}
     assert len(programs) > 20
     assert set(bench.SHORT) | set(bench.OTHERS) == programs
@@ -23,7 +23,7 @@ def test_every_benchmark_is_run_or_said_to_need_more() -> None:
 
 
 @pytest.mark.slow
-def test_a_benchmark_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_benchmark_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "SHORT", {"explain": ("--no-such-option",)})
     monkeypatch.setattr(sys, "argv", ["bench.py", "--out", str(tmp_path)])
     assert bench.main() == 1

@@ -1,4 +1,4 @@
-"""The check of types turns red where something is missing."""
+"""The check of types fails if a type is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def silent(value):
 """
 
 
-def test_names_of_unknown_types_are_told(tmp_path: Path) -> None:
+def test_names_of_unknown_types_are_reported(tmp_path: Path) -> None:
     (tmp_path / "gaps").mkdir()
     (tmp_path / "gaps" / "py.typed").touch()
     (tmp_path / "gaps" / "__init__.py").write_text(PACKAGE)
@@ -31,8 +31,8 @@ def test_names_of_unknown_types_are_told(tmp_path: Path) -> None:
     assert "gaps.Open.stated" not in told
 
 
-def test_what_users_write_is_read_in_strict_mode(tmp_path: Path) -> None:
-    """Of a file with one function more, that alone is told, wherever it lies."""
+def test_typical_uses_are_checked_in_strict_mode(tmp_path: Path) -> None:
+    """With one added function in the file, the check reports exactly this function, wherever the file lies."""
     file = tmp_path / "use.py"
     text = (ROOT / USE).read_text(encoding="utf-8")
     file.write_text(f"{text}\n\ndef loose(value):\n    return value\n")

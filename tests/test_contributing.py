@@ -50,7 +50,7 @@ def test_the_files_of_a_walk_follow_from_each_other(title: str, steps: str) -> N
     assert unconnected(STEP.findall(steps)) == [], title
 
 
-def test_a_file_that_nothing_leads_to_is_seen() -> None:
+def test_an_unconnected_file_is_found() -> None:
     assert unconnected([("verify/overlap", " starts"), ("report/html_report", " writes a page")]) == [
         "report/html_report"
     ]

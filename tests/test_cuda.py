@@ -1,4 +1,4 @@
-"""The same numbers on a GPU, in both precisions, whatever the user has set there; skipped where there is none."""
+"""Numbers on a GPU equal those on the CPU in both precisions, for any of torch's settings; skipped without a GPU."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def tf32_on() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
-def test_the_gpu_gives_what_the_cpu_gives(case: Case) -> None:
-    """To 1e-7 in double precision: CUDA multiplies by a single-precision 1/6 in hardswish. Slopes that are found by
-    steps follow every rounding: bounds by them are near.
+def test_the_gpu_equals_the_cpu(case: Case) -> None:
+    """To 1e-7 in double precision, because CUDA multiplies by a single-precision 1/6 in hardswish.
+
+    Optimised slopes depend on every rounding error, so their bounds are only close.
     """
     x = case.inputs(2, torch.float64, seed=1)
     mask = mask_for(case.shape, 3)
@@ -64,7 +65,7 @@ def test_the_gpu_gives_what_the_cpu_gives(case: Case) -> None:
 
 @pytest.mark.parametrize("name", maps.BODIES)
 def test_windows_through_compiled_kernels_and_matrices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a GPU does only for many coefficients, done for few."""
+    """The code for many coefficients, used for few."""
     graph = maps.graph_of(name)
     ball, mask = pm.Ball(0.05, inf, (-1.0, 1.0)), mask_for(maps.SHAPE, 16)
     expected = both_sides(graph, ball.at(maps.points(2), mask), named("backward"), "shared")
@@ -81,8 +82,9 @@ def test_windows_through_compiled_kernels_and_matrices(name: str, monkeypatch: p
 
 @pytest.mark.parametrize("fewest", [1, 2**22])
 def test_sampled_explanations_are_those_of_the_cpu(fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With and without a kernel of our own. The noise is drawn on the CPU for both: generators of different devices
-    differ.
+    """With and without our own kernel.
+
+    The noise is drawn on the CPU for both devices, because the generators of devices differ.
     """
     monkeypatch.setattr(compiled_kernels, "_MIN_ENTRIES", fewest)
     graph = maps.graph_of("mobile")
@@ -101,7 +103,7 @@ def test_sampled_explanations_are_those_of_the_cpu(fewest: int, monkeypatch: pyt
 
 @pytest.mark.parametrize("kind", [pm.SmoothEVA, pm.PathEVA, pm.NestedEVA, pm.NoiseEVA, pm.BlendEVA])
 def test_maps_by_gradients_are_those_of_the_cpu(kind: type[pm.explainers.Explainer]) -> None:
-    """The noise is drawn on the CPU for both."""
+    """The noise is drawn on the CPU for both devices."""
     model, x = pm.zoo.mnist_mlp().double(), pm.data.digits()[0][:3].double()
     settings: Any = {"groups": pm.groups.grid(7), "progress": False}
     expected = kind(model, pm.Ball(0.1, domain=(0.0, 1.0)), **settings).explain(x)
@@ -135,8 +137,8 @@ def test_sampling_and_projection_stay_inside() -> None:
 
 
 @pytest.mark.parametrize("ball", [pm.Ball(0.02, domain=(0.0, 1.0)), pm.Ball(0.3, 2, (0.0, 1.0))])
-def test_a_search_meets_both_sides_there(ball: pm.Ball) -> None:
-    """Its upper sides hold at what the CPU reaches, and the other way round."""
+def test_a_search_closes_its_gap_on_the_gpu(ball: pm.Ball) -> None:
+    """Upper bounds from one device hold at the points of the other."""
     model, x = pm.zoo.mnist_mlp(), pm.data.digits()[0][:1]
     bounds = pm.bounds.Exact(gap=0.01, seconds=20)
     here = pm.overlap(model, x, ball, groups=pm.groups.grid(3), bounds=bounds)
@@ -149,8 +151,8 @@ def test_a_search_meets_both_sides_there(ball: pm.Ball) -> None:
 
 
 @pytest.mark.parametrize("bounds", [named("crown-ibp"), named("backward"), Exact(gap=0.01, seconds=20)])
-def test_with_all_roundings_bounds_hold_for_every_run(bounds: pm.bounds.Method) -> None:
-    """At points of the ball, in float32 there and here and in float64, without any tolerance."""
+def test_rigorous_bounds_hold_for_every_run(bounds: pm.bounds.Method) -> None:
+    """At points of the ball, in float32 on both devices and in float64, without any tolerance."""
     model, x = pm.zoo.mnist_mlp(), pm.data.digits()[0][:2]
     ball, groups = pm.Ball(0.02, domain=(0.0, 1.0)), pm.groups.grid(3)
     met = pm.overlap(model, x, ball, groups=groups, bounds=Exact(gap=0.01, seconds=10)).points
@@ -174,8 +176,8 @@ def test_with_all_roundings_bounds_hold_for_every_run(bounds: pm.bounds.Method) 
 
 
 @pytest.mark.parametrize("ball", [pm.Ball(0.5, domain=(0.0, 1.0)), pm.Ball(0.6, 1), pm.Ball(0.5, 2, (0.0, 1.0))])
-def test_searches_with_all_roundings_agree_with_the_cpu_s(ball: pm.Ball) -> None:
-    """Whoever solved triangular systems and added up: upper sides hold at what the other reaches."""
+def test_rigorous_searches_agree_with_the_cpu(ball: pm.Ball) -> None:
+    """The two devices solve triangular systems and sum in different orders; upper bounds hold at the other's points."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 12), torch.nn.ReLU(), torch.nn.Linear(12, 8), torch.nn.ReLU())
     model.append(torch.nn.Linear(8, 3))
@@ -190,7 +192,7 @@ def test_searches_with_all_roundings_agree_with_the_cpu_s(ball: pm.Ball) -> None
 
 
 def test_several_searches_at_once_agree_with_one_after_the_other() -> None:
-    """Upper sides of either hold at what the other reaches, and the points that are kept have the values reached."""
+    """Upper bounds of either hold at the points of the other, and each kept point has its stated value."""
     model, x = pm.zoo.mnist_mlp().to(CUDA, torch.float64), pm.data.digits()[0][:6].to(CUDA, torch.float64)
     graph, family = pm.trace(model, x), pm.Ball(0.02, domain=(0.0, 1.0)).at(x, mask_for((1, 28, 28), 4).to(CUDA))
     logits = graph(x)
@@ -211,8 +213,8 @@ def test_several_searches_at_once_agree_with_one_after_the_other() -> None:
             assert bool((lower <= upper + 1e-9).all())
 
 
-def test_probable_bounds_meet_the_truth_of_a_half_space() -> None:
-    """Other draws than a CPU's, the same claim; in float32 with TF32 switched on outside."""
+def test_probable_bounds_contain_the_truth_for_a_half_space() -> None:
+    """Other random numbers than on the CPU, the same statement; in float32, with TF32 enabled outside."""
     line = torch.nn.Linear(4, 2, device=CUDA)
     weights = torch.tensor([2.0, 1.0, 0.5, 0.0], device=CUDA)
     with torch.no_grad():
@@ -243,15 +245,15 @@ assert run_searches(4, 4, torch.device("cuda"), threading.Event(), work) == [0, 
 """
 
 
-def test_the_first_solvers_of_a_process_may_be_those_of_threads() -> None:
-    """Torch loads its solvers where they are first used, and fails where two threads do so at once."""
+def test_torchs_solvers_may_be_loaded_by_threads() -> None:
+    """Torch loads its solvers at their first use, and fails if two threads do so at once."""
     for _ in range(3):
         subprocess.run([sys.executable, "-c", _FIRST], check=True)
 
 
 @pytest.mark.parametrize("name", [name for name, kind in METRICS.items() if kind.subject != "overlap"])
-def test_metrics_give_what_the_cpu_gives(name: str) -> None:
-    """What they draw comes from the CPU, wherever the samples are."""
+def test_metrics_equal_those_of_the_cpu(name: str) -> None:
+    """Random numbers of metrics are drawn on the CPU, wherever the samples are."""
     kind, model = METRICS[name], network(12, 8, 3)
     here = made(kind)(model, X, None, subject(kind, X))
     there = made(kind)(model.to(CUDA), X.to(CUDA), None, subject(kind, X.to(CUDA)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import struct
 import sys
 import zlib
@@ -18,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proofmap.data import cifar10, digits, images, mnist, read_idx
-from proofmap.data.published_hashes import PUBLISHED
+from proofmap.data.published_files import PUBLISHED
 from proofmap.errors import FileError, InputError, ProofmapWarning
 
 
@@ -31,7 +32,7 @@ WHOLE = idx((2, 3), bytes(range(6)))
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shape=st.lists(st.integers(0, 5), min_size=1, max_size=4), compressed=st.booleans(), data=st.data())
-def test_read_idx_returns_what_was_written(
+def test_read_idx_returns_the_written_array(
     tmp_path: Path, shape: list[int], compressed: bool, data: st.DataObject
 ) -> None:
     size = torch.Size(shape).numel()
@@ -45,13 +46,13 @@ def test_read_idx_returns_what_was_written(
     assert bytes(read.flatten().tolist()) == body
 
 
-def test_read_idx_goes_by_content_not_by_name(tmp_path: Path) -> None:
+def test_read_idx_recognises_compression_by_content(tmp_path: Path) -> None:
     for name, content in (("plain.gz", WHOLE), ("packed", gzip.compress(WHOLE))):
         (tmp_path / name).write_bytes(content)
         assert read_idx(str(tmp_path / name)).tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_read_idx_result_may_be_written_to(tmp_path: Path) -> None:
+def test_the_result_of_read_idx_is_writable(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(WHOLE)
     read = read_idx(tmp_path / "file")
     read[0, 0] = 9
@@ -116,11 +117,6 @@ def test_mnist_refuses_files_that_do_not_belong_together(tmp_path: Path, images:
         mnist(tmp_path, "test", verify=False)
 
 
-def test_mnist_names_the_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="no train-images-idx3-ubyte"):
-        mnist(tmp_path, "train")
-
-
 def test_mnist_refuses_files_that_are_not_the_published_ones(tmp_path: Path) -> None:
     write_mnist(tmp_path, images=3, labels=3)
     with pytest.raises(FileError, match=r"not the published t10k-images-idx3-ubyte.* or pass verify=False"):
@@ -137,7 +133,7 @@ def test_mnist_verifies_the_unpacked_content(tmp_path: Path, monkeypatch: pytest
 
 
 def write_cifar10(folder: Path, counts: dict[str, int], label: int = 0) -> None:
-    """Records whose red, green and blue planes are 0, 51 and 255, but for a first red pixel of 102."""
+    """Write records whose red, green and blue planes are 0, 51 and 255, except a first red pixel of 102."""
     planes = bytes([102]) + bytes(1023) + bytes([51]) * 1024 + bytes([255]) * 1024
     for name, count in counts.items():
         (folder / name).write_bytes(b"".join(bytes([(i + label) % 256]) + planes for i in range(count)))
@@ -183,13 +179,12 @@ def test_cifar10_refuses_damaged_files(tmp_path: Path) -> None:
             cifar10(tmp_path, "test", verify=False)
 
 
-def test_cifar10_names_the_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"no data_batch_1.bin in"):
-        cifar10(tmp_path, "train")
-
-
-@pytest.mark.parametrize("load", [mnist, cifar10])
-def test_splits_are_train_and_test(tmp_path: Path, load: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(("load", "missing"), [(mnist, "train-images-idx3-ubyte"), (cifar10, "data_batch_1.bin")])
+def test_data_sets_name_a_missing_file_and_a_wrong_split(
+    tmp_path: Path, load: Callable[..., Any], missing: str
+) -> None:
+    with pytest.raises(FileError, match=f"no {missing}.* in {tmp_path}: put the"):
+        load(tmp_path, "train")
     with pytest.raises(InputError, match="got split 'valid', expected 'train' or 'test'"):
         load(tmp_path, "valid")
 
@@ -240,7 +235,7 @@ def test_images_reads_pictures_by_name(tmp_path: Path, pillow: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.bmp", "a.gif", "a.tif", "a.TIFF"])
-def test_images_reads_what_scanners_and_old_programs_write(tmp_path: Path, pillow: Any, name: str) -> None:
+def test_images_reads_formats_of_scanners_and_old_programs(tmp_path: Path, pillow: Any, name: str) -> None:
     pixels = np.zeros((2, 3, 3), dtype=np.uint8)
     pixels[0, 1:, 0] = pixels[1, 2, 1] = 255
     pillow.fromarray(pixels).save(tmp_path / name)
@@ -288,7 +283,7 @@ def test_images_turns_every_kind_of_picture_into_rgb(tmp_path: Path, pillow: Any
 
 def test_images_turns_photographs_upright(tmp_path: Path, pillow: Any) -> None:
     exif = pillow.Exif()
-    exif[0x0112] = 6  # the camera was held upright
+    exif[0x0112] = 6  # EXIF orientation 6: the camera was held upright
     pillow.new("RGB", (4, 3)).save(tmp_path / "a.jpg", exif=exif)
     assert images(tmp_path).images.shape == (1, 3, 4, 3)
 
@@ -301,7 +296,7 @@ def test_images_of_several_sizes_need_one(tmp_path: Path, pillow: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [0, (4, -1)])
-def test_images_refuses_a_size_of_nothing(tmp_path: Path, size: int | tuple[int, int]) -> None:
+def test_images_refuses_an_empty_size(tmp_path: Path, size: int | tuple[int, int]) -> None:
     with pytest.raises(InputError, match="expected a side of at least 1"):
         images(tmp_path, size)
 
@@ -326,21 +321,8 @@ def test_images_names_the_damaged_file(tmp_path: Path, pillow: Any) -> None:
         path.unlink()
 
 
-def test_images_reads_no_other_format_under_a_false_name(tmp_path: Path, pillow: Any) -> None:
-    pillow.new("RGB", (4, 3)).save(tmp_path / "a.png", format="BMP")
-    with pytest.raises(FileError, match=r"a.png as a picture"):
-        images(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["a.png", "a.tiff"])
-def test_images_refuses_deep_pictures(tmp_path: Path, pillow: Any, name: str) -> None:
-    draw(pillow, tmp_path / name, colour=40000, mode="I;16")
-    with pytest.raises(FileError, match=rf"{name} has more than 8 bits a channel"):
-        images(tmp_path)
-
-
 def deep_png() -> bytes:
-    """Two pixels of 16 bits a channel in colour, which Pillow would halve without a word."""
+    """Return a colour PNG with two pixels of 16 bits per channel; Pillow would drop half of the bits silently."""
 
     def part(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
@@ -351,14 +333,14 @@ def deep_png() -> bytes:
 
 
 def deep_tiff() -> bytes:
-    """The same as a TIFF."""
+    """Return the same picture as a TIFF."""
     entries = [  # tag, type (3: two bytes, 4: four), count, value
         (256, 3, 1, 2),
         (257, 3, 1, 1),
-        (258, 3, 3, 200),  # bits a sample, at byte 200
+        (258, 3, 3, 200),  # bits per sample, at byte 200
         (259, 3, 1, 1),
         (262, 3, 1, 2),
-        (273, 4, 1, 220),  # where the pixels are
+        (273, 4, 1, 220),  # the offset of the pixels
         (277, 3, 1, 3),
         (278, 3, 1, 1),
         (279, 4, 1, 12),
@@ -368,14 +350,32 @@ def deep_tiff() -> bytes:
     return content.ljust(200, b"\0") + struct.pack("<HHH", 16, 16, 16).ljust(20, b"\0") + bytes(12)
 
 
-@pytest.mark.parametrize(("name", "content"), [("a.png", deep_png()), ("a.tiff", deep_tiff())])
-def test_images_refuses_deep_pictures_in_colour(tmp_path: Path, name: str, content: bytes) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(FileError, match=rf"{name} has more than 8 bits a channel"):
+def saved(mode: str, kind: str) -> bytes:
+    """Return a picture in one of Pillow's modes, stored in a format."""
+    pillow, content = pytest.importorskip("PIL.Image"), io.BytesIO()
+    pillow.new(mode, (4, 3)).save(content, format=kind)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"),
+    [
+        ("a.png", lambda: saved("RGB", "BMP"), "a.png as a picture"),
+        ("a.png", lambda: saved("I;16", "PNG"), "a.png has more than 8 bits a channel"),
+        ("a.tiff", lambda: saved("I;16", "TIFF"), "a.tiff has more than 8 bits a channel"),
+        ("a.png", deep_png, "a.png has more than 8 bits a channel"),
+        ("a.tiff", deep_tiff, "a.tiff has more than 8 bits a channel"),
+    ],
+)
+def test_images_refuses_false_names_and_deep_pictures(
+    tmp_path: Path, name: str, make: Callable[[], bytes], message: str
+) -> None:
+    (tmp_path / name).write_bytes(make())
+    with pytest.raises(FileError, match=message):
         images(tmp_path)
 
 
-@pytest.mark.parametrize("limit", [100, 300])  # Pillow raises over twice its limit, and only warns below that
+@pytest.mark.parametrize("limit", [100, 300])  # Pillow raises above twice its limit, and warns between the two
 def test_images_refuses_decompression_bombs(
     tmp_path: Path, pillow: Any, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
@@ -385,7 +385,7 @@ def test_images_refuses_decompression_bombs(
         images(tmp_path)
 
 
-def test_images_says_that_pillow_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_names_pillow_if_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.png").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(FileError, match="pictures need Pillow; install it"):
@@ -436,7 +436,7 @@ def test_images_takes_labels_of_more_and_of_fewer_pictures(tmp_path: Path, pillo
     assert labels.tolist() == [-1, 4, -1]
 
 
-def test_images_refuses_labels_that_are_no_text(tmp_path: Path) -> None:
+def test_images_refuses_labels_that_are_not_text(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"")
     (tmp_path / "labels.csv").write_bytes(b"file,label\n\xff\xfe,1\n")
     with pytest.raises(FileError, match=r"cannot read .*labels.csv"):

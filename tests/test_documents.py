@@ -1,4 +1,4 @@
-"""What the documents show runs as it stands, and what they list is what there is."""
+"""The examples in the documentation run and print what the pages show, and the lists in the pages are complete."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import torch
 
 from proofmap import __version__
 from proofmap.bounds.method import METHODS
-from proofmap.cli.options.option_names import METRICS
+from proofmap.cli.options.option_names import MAP_METRICS
 from proofmap.graph.ops import OPERATIONS
 from proofmap.graph.torch.operators.operator_table import CONVERTERS
 from proofmap.rules import RULES
 from tests.pages import READ, ROOT, RUN, blocks, run
 
-NAMES = ROOT / "docs" / "reference" / "names.md"  # whose examples are run one by one
+NAMES = ROOT / "docs" / "reference" / "names.md"  # each example of this page is run separately
 PAGES = [page for page in (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md") if page != NAMES]
 SLOW = {
     "audit.md",
@@ -30,12 +30,12 @@ SLOW = {
     "radius.md",
     "read.md",
     "tutorial.md",
-}  # those that take more than a few seconds
+}  # pages that take more than a few seconds
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to work in and to import from; what a page adds to a table, or imports, is gone afterwards."""
+    """An empty folder to work in and to import from; imports and additions to tables are undone afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     tables: list[dict[str, Any]] = [OPERATIONS, RULES, CONVERTERS, METHODS]
@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_the_readme_examples_run(folder: Path) -> None:
-    """The first is five lines, and its picture is the one shown."""
+    """The first example has five lines, and its picture is the one shown."""
     run(ROOT / "README.md", folder)
     first = next(block for block in blocks(ROOT / "README.md") if block.language == "python")
     assert len([line for line in first.text.splitlines() if line]) == 5
@@ -59,14 +59,14 @@ def test_the_readme_examples_run(folder: Path) -> None:
     assert (ROOT / "docs" / "fours.png").is_file()
 
 
-def test_the_tour_says_what_shapes_things_have(folder: Path) -> None:
+def test_the_shapes_in_the_tour_are_right(folder: Path) -> None:
     _, names = run(ROOT / "docs" / "guides" / "tour.md", folder)
     assert names["over"].frozen.shape == (4, 144)
     assert torch.equal(names["again"].scores, names["explanation"].scores)
     assert names["maps"].shape == names["x"].shape
 
 
-def test_the_tables_say_what_shapes_things_have(folder: Path) -> None:
+def test_the_shapes_on_the_page_of_tables_are_right(folder: Path) -> None:
     _, names = run(ROOT / "docs" / "tables.md", folder)
     assert names["found"].scores.shape == (20, 30)
     assert sorted(path.name for path in folder.iterdir()) == ["row.png", "summary.png"]
@@ -80,13 +80,13 @@ def test_the_tables_say_what_shapes_things_have(folder: Path) -> None:
         if page.name not in ("tour.md", "tables.md") and any(block.language in RUN for block in blocks(page))
     ],
 )
-def test_a_page_runs_and_prints_what_it_shows(page: Path, folder: Path) -> None:
+def test_a_page_runs_and_prints_the_shown_output(page: Path, folder: Path) -> None:
     ran, _ = run(page, folder)
     assert ran > 0
 
 
-def test_every_block_is_run_or_to_be_read() -> None:
-    """A language that is misspelt, or none, would hide a block from the test above."""
+def test_every_block_has_a_known_language() -> None:
+    """A misspelt or missing language would hide a block from the test above."""
     languages = {(str(page), block.line): block.language for page in PAGES for block in blocks(page)}
     assert {place: language for place, language in languages.items() if language not in {*RUN, *READ}} == {}
     fences = {page: page.read_text(encoding="utf-8").count("\n```") for page in PAGES}
@@ -111,7 +111,7 @@ def test_every_block_is_run_or_to_be_read() -> None:
         "```console\n$ python -c 'raise SystemExit(1)'\n```",
     ],
 )
-def test_a_page_that_is_wrong_is_seen(block: str, folder: Path) -> None:
+def test_a_wrong_page_fails(block: str, folder: Path) -> None:
     page = folder / "page.md"
     page.write_text(f"{block}\n", encoding="utf-8")
     with pytest.raises(AssertionError):
@@ -125,8 +125,8 @@ def test_bars_may_differ_by_one_step(shown: str, folder: Path) -> None:
     assert run(page, folder)[0] == 1
 
 
-def test_links_of_the_documents_at_the_top_lead_somewhere() -> None:
-    """Those between pages are checked when the site is built."""
+def test_links_of_top_level_documents_exist() -> None:
+    """Links between pages are checked when the site is built."""
     links = {
         (document.name, link)
         for document in ROOT.glob("*.md")
@@ -136,8 +136,8 @@ def test_links_of_the_documents_at_the_top_lead_somewhere() -> None:
     assert [link for link in sorted(links) if not (ROOT / link[1]).exists()] == []
 
 
-def test_every_version_that_is_stated_is_this_one() -> None:
-    """What commands print is compared when the pages are run; this is what sentences and file names say."""
+def test_every_stated_version_is_the_current_one() -> None:
+    """Outputs of commands are compared when the pages run; this checks sentences and file names."""
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     stated = {
         (page.name, version)
@@ -148,7 +148,7 @@ def test_every_version_that_is_stated_is_this_one() -> None:
 
 
 def test_every_metric_of_the_command_line_is_explained() -> None:
-    """In the table of the page: what it asks."""
+    """The table of the page has a line for each."""
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    assert set(METRICS) <= {name for row in rows for name in re.findall(r"`([^`]*)`", row)}
+    assert set(MAP_METRICS) <= {name for row in rows for name in re.findall(r"`([^`]*)`", row)}

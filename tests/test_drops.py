@@ -58,7 +58,7 @@ def test_direct_bounds_of_scores(objective: Objective) -> None:
     assert closer.drops is not None
     width, before = ((one.intervals[..., 1] - one.intervals[..., 0]).sum(1) for one in (closer, found))
     assert bool((width < 0.5 * before)[[0, 2]].all())
-    assert torch.equal(closer.intervals[1], found.intervals[1])  # not bounded directly
+    assert torch.equal(closer.intervals[1], found.intervals[1])  # the second sample has no direct bounds
     gained = values[:, :1] - values[:, 1:]
     assert bool((gained <= closer.intervals[..., 1] + 1e-5).all())
     assert bool((closer.intervals[..., 0] > 0).any())
@@ -82,10 +82,10 @@ def test_scores_that_a_search_leaves_open_are_bounded_directly(hard: tuple[pm.Gr
     over = pm.overlap(graph, x, ball, groups=pm.groups.grid(4), bounds=SHORT, rigorous=False)
     assert over.drops is not None
     assert bool((over.drops[0, :, 1] < inf).any())
-    assert bool((over.drops[1, :, 1] == inf).all())  # solved by the search
+    assert bool((over.drops[1, :, 1] == inf).all())  # the search closed these scores
     sides = replace(over, drops=None).intervals
     assert bool((over.intervals[0, :, 1] < sides[0, :, 1]).any())
-    assert pm.overlap(graph, x, ball, bounds=SHORT).drops is None  # no groups, no scores
+    assert pm.overlap(graph, x, ball, bounds=SHORT).drops is None  # without groups there are no scores
 
 
 @pytest.mark.slow

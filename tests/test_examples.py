@@ -1,4 +1,4 @@
-"""The examples run, in small form, and end with what they say."""
+"""The examples run in a short form and print their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small share of the hunt, the same at every run; and that it sees what is broken on purpose."""
+"""A small share of the hunt, the same at every run, and tests that it finds deliberate errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fuzz.hunting import files, networks
 from fuzz.hunting.finding import Finding, Tally
 from fuzz.hunting.hunt import hunt
 from fuzz.hunting.pieces import largest, straight
-from fuzz.hunting.tiny import CURVED, taken, tiny
+from fuzz.hunting.tiny import CURVED, searchable_operations, tiny
 from proofmap import Ball
 from proofmap.bounds import Exact
 from proofmap.graph import trace
@@ -40,7 +40,7 @@ from tests.bounds.exact import exact_maximum
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of slow convolutions, numpy of values that overflow
+        warnings.simplefilter("ignore")  # torch warns about slow convolutions, numpy about overflow
         yield
 
 
@@ -50,20 +50,20 @@ def hunted(seeds: Sequence[int], folder: Path, only: str) -> tuple[list[Finding]
 
 
 def test_every_operation_of_the_tables_is_drawn() -> None:
-    """An operation added tomorrow needs a way to be drawn, under fuzz/hunting."""
+    """A new operation needs a way to be drawn, under fuzz/hunting."""
     assert networks.uncovered() == set()
     assert files.uncovered() == set()
 
 
-def test_the_operation_whose_turn_it_is_stands_in_its_network() -> None:
+def test_each_network_contains_the_next_operation() -> None:
     for seed, op in enumerate(networks.turns()):
         assert op in networks.drawn(seed).network.operations(), op
     for seed, op in enumerate(files.turns()):
         assert op in [node.op_type for node in files.drawn(seed).nodes], op
 
 
-def test_what_a_hunt_has_found_is_found_no_more(tmp_path: Path) -> None:
-    """75240: a member reaches five times what the ball does, and rounds by as much more."""
+def test_earlier_findings_stay_fixed(tmp_path: Path) -> None:
+    """Seed 75240: a member's values are five times as large as the ball's, and so are its rounding errors."""
     findings, _ = hunted([75240], tmp_path, "exact")
     assert not findings
 
@@ -77,10 +77,10 @@ def test_a_seed_draws_the_same_again() -> None:
     assert first.model().SerializeToString() == second.model().SerializeToString()
 
 
-# --- a share of it ---
+# --- a share of the hunt ---
 
 NETWORKS = (*range(307, 312), *range(313, 316), 319)  # 312 alone takes almost as long as all of these
-TINY = (384, 316, 341, 345, 320, 350)  # with all methods; halves, ℓ1, ℓ2, a curve; parts that are solved
+TINY = (384, 316, 341, 345, 320, 350)  # with other methods; half balls, ℓ1, ℓ2, a curve; parts with linear programs
 FILES = range(300, 306)
 
 
@@ -90,10 +90,10 @@ def test_no_bound_is_violated(tmp_path: Path) -> None:
     assert not found, "\n".join(map(str, found))
     assert tally.networks == len(NETWORKS)
     assert min(tally.balls, tally.points, tally.hidden, tally.lines, tally.bounds) > 0
-    assert tally.rounding < 0.5  # what rounding takes is far from what a mistake would
+    assert tally.rounding < 0.5  # rounding uses a small part of the tolerance; an error would use more
 
 
-def test_both_sides_of_a_search_hold(tmp_path: Path) -> None:
+def test_both_bounds_of_a_search_hold(tmp_path: Path) -> None:
     found, tally = hunted(TINY, tmp_path, "exact")
     assert not found, "\n".join(map(str, found))
     assert tally.networks == len(TINY)
@@ -107,7 +107,7 @@ def test_both_sides_of_a_search_hold(tmp_path: Path) -> None:
 def test_every_kind_of_ball_and_neuron_is_searched() -> None:
     drawn = [tiny(seed) for seed in (*range(1, 101), *range(0, 40 * len(CURVED), 40))]
     ops = {node.op for one in drawn for node in one.graph.nodes}
-    assert ops >= {*taken(), "conv", "add"}
+    assert ops >= {*searchable_operations(), "conv", "add"}
     balls = [one.ball for one in drawn]
     assert {ball.norm for ball in balls} == {1.0, 2.0, inf}
     assert {ball.half for ball in balls} == {None, "+", "-"}
@@ -116,7 +116,7 @@ def test_every_kind_of_ball_and_neuron_is_searched() -> None:
     assert any(bool((one.target != one.graph(one.x).argmax(1)).any()) for one in drawn)
 
 
-def test_the_enumerated_truth_is_that_of_patterns_of_relus() -> None:
+def test_the_enumerated_truth_equals_that_of_relu_patterns() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)).double()
     x = torch.rand(1, 3, dtype=torch.float64)
@@ -129,8 +129,8 @@ def test_the_enumerated_truth_is_that_of_patterns_of_relus() -> None:
 
 
 @pytest.mark.parametrize("norm", [1.0, inf])
-def test_the_enumerated_truth_is_met_on_a_fine_grid(norm: float) -> None:
-    """All kinds of pieces, in two variables."""
+def test_the_enumerated_truth_agrees_with_a_fine_grid(norm: float) -> None:
+    """All kinds of pieces, for two variables."""
     b = Builder((1, 1, 2), 1)
     torch.manual_seed(1)
     wide = weighted_layers.conv(b, "c", b.input, torch.randn(3, 1, 1, 1), torch.randn(3), SlidingWindow.of((1, 1)))
@@ -156,14 +156,14 @@ def test_the_enumerated_truth_is_met_on_a_fine_grid(norm: float) -> None:
 def test_no_file_is_read_wrongly(tmp_path: Path) -> None:
     found, tally = hunted(FILES, tmp_path, "onnx")
     assert not found, "\n".join(map(str, found))
-    assert tally.files > 3 * len(FILES)  # some draws come to nothing
+    assert tally.files > 3 * len(FILES)  # some draws fail
 
 
-# --- what is broken on purpose is seen ---
+# --- deliberate errors are found ---
 
 
 def seen(op: str, folder: Path, words: str) -> bool:
-    """Whether so many words are found in one of the networks, or files, whose turn it is to have the operation."""
+    """Return whether a finding with these words comes from a network or file with the operation in turn."""
     torch_turn = op in networks.turns()
     turns = networks.turns() if torch_turn else files.turns()
     places = [turns.index(op) + len(turns) * k for k in range(4)]
@@ -172,7 +172,7 @@ def seen(op: str, folder: Path, words: str) -> bool:
     return any(words in f"{finding.kind}: {finding.what}" for finding in found)
 
 
-def test_a_line_that_is_moved_by_a_thousandth_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_moved_by_a_thousandth_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ReLU.lines
 
     def moved(self: ReLU, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
@@ -183,7 +183,7 @@ def test_a_line_that_is_moved_by_a_thousandth_is_seen(tmp_path: Path, monkeypatc
     assert seen("aten.relu.default", tmp_path, "unsound: lines through")
 
 
-def test_a_hidden_interval_that_is_a_little_too_small_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slightly_too_small_hidden_interval_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Tanh.interval
 
     def smaller(self: Tanh, node: Node, *inputs: Interval) -> Interval:
@@ -194,23 +194,23 @@ def test_a_hidden_interval_that_is_a_little_too_small_is_seen(tmp_path: Path, mo
     assert seen("aten.tanh.default", tmp_path, "unsound: a hidden value")
 
 
-def test_a_sign_that_is_lost_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L taken for |L|: what a negative divisor does to a pool, in every layer."""
+def test_a_lost_sign_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that uses L instead of |L|: the effect of a negative divisor of a pool, in every layer."""
     monkeypatch.setattr(Linear, "magnitude", Linear.apply)
     assert seen("aten.linear.default", tmp_path, "wrong way round")
 
 
-def test_a_module_that_is_read_as_another_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrongly_read_module_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(aten.CONVERTERS, "aten.erf.default", aten.CONVERTERS["aten.tanh.default"])
     assert seen("aten.erf.default", tmp_path, "misread")
 
 
-def test_a_file_that_is_read_as_another_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrongly_read_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(onnx_ops.CONVERTERS, "Neg", onnx_ops.CONVERTERS["Relu"])
     assert seen("Neg", tmp_path, "misread")
 
 
-def test_an_error_that_nobody_raised_on_purpose_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Lines:
         raise KeyError("slope")
 
@@ -233,13 +233,13 @@ def test_an_error_that_nobody_raised_on_purpose_is_seen(tmp_path: Path, monkeypa
         ({"full": 2e-3}, "unsound: exact: sides that were closed are apart"),
     ],
 )
-def test_a_side_of_a_search_that_is_moved_is_seen(
+def test_a_changed_bound_of_a_search_is_found(
     change: dict[str, float], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = pm.overlap
 
     def moved(*args: Any, **settings: Any) -> Overlap:
-        over = whole(*args, **settings, rigorous=False)  # rigorous sides have room of their own
+        over = whole(*args, **settings, rigorous=False)  # rigorous bounds have a margin of their own
         exact = isinstance(settings["bounds"], Exact)
         return replace(over, **{name: getattr(over, name) + by for name, by in change.items()}) if exact else over
 

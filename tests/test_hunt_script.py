@@ -1,4 +1,4 @@
-"""The script that hunts: what it counts, says and adds up."""
+"""The hunt's script: counts, output and sums over shares."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ SCRIPT = Path(__file__).parents[1] / "scripts" / "hunt.py"
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of slow convolutions, numpy of values that overflow
+        warnings.simplefilter("ignore")  # torch warns about slow convolutions, numpy about overflow
         yield
 
 
 def hunting(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
-    """The exit code of the script."""
+    """Run the script; return its exit code."""
     spec = spec_from_file_location("hunt_script", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
     script = module_from_spec(spec)
     spec.loader.exec_module(script)
     monkeypatch.setattr(sys, "argv", ["hunt.py", *arguments])
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # the tests keep theirs
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # keeps the signal handlers of the tests
     monkeypatch.setattr(sys, "path", [*sys.path])
     with pytest.raises(SystemExit) as stopped:
         script.main()
     return stopped.value.code
 
 
-def test_the_script_counts_and_says_how_to_see_a_finding_again(
+def test_the_script_counts_and_prints_how_to_reproduce_a_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = str(files.turns().index("Neg") // 4)
@@ -63,7 +63,9 @@ def test_the_script_counts_and_says_how_to_see_a_finding_again(
     assert re.search(r"\d findings?: \d misread", printed)
 
 
-def test_a_share_ends_in_time_and_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_share_stops_in_time_and_can_be_continued(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def tried(*arguments: str) -> tuple[int, ...]:
         assert hunting(monkeypatch, "--only", "exact", *arguments) == 0
         row = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -81,7 +83,7 @@ def test_a_share_ends_in_time_and_goes_on(monkeypatch: pytest.MonkeyPatch, capsy
     assert tried("--seed", str(19 + 4), "--networks", "8", "--share", "1/4") == (23, 27, 4, 2)
 
 
-def test_counts_of_shares_are_added_up(
+def test_counts_of_shares_are_summed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files, rows = [], []
@@ -104,7 +106,7 @@ def test_counts_of_shares_are_added_up(
 
 
 @pytest.mark.slow  # torch is imported once more
-def test_tiny_networks_are_hunted_without_onnx() -> None:
+def test_tiny_networks_need_no_onnx() -> None:
     gone = (
         "import runpy, sys; from importlib.machinery import PathFinder as P; find = P.find_spec;"
         "P.find_spec = classmethod(lambda cls, name, *a: None if name.startswith('onnx') else find(name, *a));"

@@ -1,4 +1,4 @@
-"""Keras 3 on torch: its models are torch modules, taken as they are. Skipped without Keras, which .[keras] brings."""
+"""Keras 3 on torch: its models are torch modules, and are read directly. Skipped without Keras (the extra `keras`)."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def series() -> Any:
     return keras.Sequential([layers.Input((20, 2)), *first, layers.Dense(1, activation="sigmoid")])
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras reads torch's tensors so
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras's way to read tensors
 @pytest.mark.parametrize("make", [dense, convolutional, functional, series])
-def test_a_model_is_taken_as_it_is(make: Callable[[], Any]) -> None:
-    """The graph puts out what Keras predicts, and no input of the ball is above its bound."""
+def test_a_keras_model_is_read_directly(make: Callable[[], Any]) -> None:
+    """The graph gives Keras's predictions, and no point of the ball exceeds its bound."""
     keras.utils.set_random_seed(0)
     model = make()
     x = np.random.default_rng(0).normal(size=(3, *model.input_shape[1:])).astype(np.float32)

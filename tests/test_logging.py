@@ -1,4 +1,4 @@
-"""What is said to the standard module for logs: that long work begins and ends, its details, and nothing unasked."""
+"""Logging: long work logs its start, its end and its details to the standard module, and prints nothing unasked."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def said(log: pytest.LogCaptureFixture, name: str, level: int) -> list[str]:
     return [message for source, at, message in log.record_tuples if source == f"proofmap.{name}" and at == level]
 
 
-def test_nothing_is_printed_where_nobody_listens(
+def test_nothing_is_printed_without_a_handler(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logger = logging.getLogger("proofmap")
     assert [type(handler) for handler in logger.handlers] == [logging.NullHandler]
-    monkeypatch.setattr(logging.root, "handlers", [])  # as in a program of its own
+    monkeypatch.setattr(logging.root, "handlers", [])  # as in a new process
     monkeypatch.setattr(logging, "lastResort", logging.StreamHandler())
     monkeypatch.setattr(logger, "level", logging.DEBUG)
     explainer().explain(X)
     assert capsys.readouterr() == ("", "")
 
 
-def test_an_explainer_says_when_it_begins_and_ends(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_explainer_logs_its_start_and_end(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "proofmap"):
         explainer(batch=1).explain(X)
     begins, ends = said(caplog, "explainers.explainer", logging.INFO)
@@ -50,7 +50,7 @@ def test_an_explainer_says_when_it_begins_and_ends(caplog: pytest.LogCaptureFixt
     assert said(caplog, "explainers.explainer", logging.DEBUG) == ["EVA: 1 of 2 samples", "EVA: 2 of 2 samples"]
 
 
-def test_a_search_says_what_it_closed(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_search_logs_its_closed_samples(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "proofmap"):
         found = explainer(bounds=pm.bounds.Exact(seconds=20)).explain(X)
     assert bool((found.overlap.full - found.overlap.full_lower < 0.01).all())
@@ -62,7 +62,7 @@ def test_a_search_says_what_it_closed(caplog: pytest.LogCaptureFixture) -> None:
     assert all(text.endswith(", closed") for text in details)
 
 
-def test_a_run_says_what_there_is_to_do(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_a_run_logs_its_amount_of_work(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     out = tmp_path / "run"
     for todo in (4, 0):
         caplog.clear()

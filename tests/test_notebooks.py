@@ -1,4 +1,4 @@
-"""The notebooks run from their first cell to their last, and are stored without what they print."""
+"""The notebooks run from the first cell to the last, and are stored without outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tests.pages import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-CELL = "\n# cell {}\n"  # so that an error says where
+CELL = "\n# cell {}\n"  # so that an error message names the cell
 
 
 def cells(notebook: Path) -> list[dict[str, Any]]:
@@ -24,7 +24,7 @@ def cells(notebook: Path) -> list[dict[str, Any]]:
 
 
 def program(notebook: Path) -> str:
-    """The cells of code, one after another."""
+    """Return the code cells, one after another."""
     code = [
         (place, "".join(cell["source"])) for place, cell in enumerate(cells(notebook)) if cell["cell_type"] == "code"
     ]
@@ -32,7 +32,7 @@ def program(notebook: Path) -> str:
 
 
 def ran(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A program in a process of its own, where pictures are drawn and not shown."""
+    """Run a program in a new process; figures are drawn but not shown."""
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     return subprocess.run(
@@ -47,7 +47,7 @@ def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_notebook_that_is_wrong_is_seen(tmp_path: Path) -> None:
+def test_a_wrong_notebook_fails(tmp_path: Path) -> None:
     made = [{"cell_type": "code", "source": ["a = 1\n", "a"]}, {"cell_type": "code", "source": ["assert a == 2"]}]
     (tmp_path / "wrong.ipynb").write_text(json.dumps({"cells": made}), encoding="utf-8")
     done = ran(program(tmp_path / "wrong.ipynb"), tmp_path)
@@ -55,8 +55,8 @@ def test_a_notebook_that_is_wrong_is_seen(tmp_path: Path) -> None:
     assert "AssertionError" in done.stderr
 
 
-def test_they_are_stored_without_what_they_print() -> None:
-    """A stored figure would be one that no test has seen; and cells are plain Python, which needs no kernel to run."""
+def test_notebooks_are_stored_without_outputs() -> None:
+    """No test would check a stored figure; and cells are plain Python, so that no kernel is needed."""
     assert len(NOTEBOOKS) == 5
     for notebook in NOTEBOOKS:
         code = [cell for cell in cells(notebook) if cell["cell_type"] == "code"]
@@ -65,7 +65,7 @@ def test_they_are_stored_without_what_they_print() -> None:
         assert not re.search(r"^\s*[%!]", program(notebook), re.MULTILINE), notebook.name
 
 
-def test_their_links_lead_somewhere_and_pages_lead_to_them() -> None:
+def test_links_from_and_to_notebooks_exist() -> None:
     text = "".join("".join(cell["source"]) for notebook in NOTEBOOKS for cell in cells(notebook))
     assert [link for link in re.findall(r"\]\(([^):]+)\)", text) if not (ROOT / "notebooks" / link).is_file()] == []
     page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")

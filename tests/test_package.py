@@ -1,4 +1,4 @@
-"""What is released: a wheel that has everything in it, and a source archive that makes the same.
+"""The release: the wheel contains all files, and the source archive builds the same wheel.
 
 `make release` tries the wheel in an empty environment.
 """
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
-    """What is in each file of a wheel."""
+    """Return the content of each file in a wheel."""
     with zipfile.ZipFile(wheel) as file:
         return {name: file.read(name) for name in file.namelist()}
 
@@ -32,7 +32,7 @@ def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_file_of_the_package_is_in_the_wheel(tree: Path, wheel: Path) -> None:
-    """Weights, digits, templates, notices: a file of a new kind that setuptools is not told about would be missing."""
+    """Weights, digits, templates, notices: setuptools omits a file of a kind that it was not told about."""
     held = contents(wheel)
     files = {str(path.relative_to(tree / "src")) for path in (tree / "src" / "proofmap").rglob("*") if path.is_file()}
     assert len(files) > 250
@@ -40,7 +40,7 @@ def test_every_file_of_the_package_is_in_the_wheel(tree: Path, wheel: Path) -> N
 
 
 def test_a_notice_in_the_wheel_covers_everything_that_is_not_code(wheel: Path) -> None:
-    """Weights, digits and lists of names, each in the notice of its folder, which is among the licences."""
+    """Weights, digits and lists of names: each is in the notice of its folder, which is among the licences."""
     held = contents(wheel)
     licences = [name for name in held if "/licenses/" in name]
     others = [Path(name) for name in held if Path(name).suffix in {".safetensors", ".npz", ".txt"}]

@@ -1,4 +1,4 @@
-"""A decision of the logits is one of the probabilities that float32 computes: by a margin that it keeps."""
+"""A decision by the logits is also a decision by the probabilities in float32 if the margin is large enough."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAST = {"Softmax": nn.Softmax(1), "LogSoftmax": nn.LogSoftmax(1)}
 
 
 def spread(count: int, classes: int, seed: int = 0) -> Tensor:
-    """Logits of every size, of which the largest is ahead by the margin at least, and often by no more: rounded up."""
+    """Return logits of all sizes; the largest is ahead by at least the margin, often by no more, rounded up."""
     draw = torch.Generator().manual_seed(seed)
     size = 10 ** (7 * torch.rand(count, 1, generator=draw, dtype=torch.float64) - 4)
     z = (size * torch.randn(count, classes, generator=draw, dtype=torch.float64)).float()
@@ -47,8 +47,8 @@ def test_a_margin_of_the_logits_is_kept(op: str, classes: int, tmp_path: Path) -
         assert bool((p[:, :1] > p[:, 1:]).all())
 
 
-def test_less_than_the_margin_is_not(tmp_path: Path) -> None:
-    """Else the tests above could not fail."""
+def test_a_smaller_margin_of_the_logits_is_not_kept(tmp_path: Path) -> None:
+    """Otherwise the test above could not fail."""
     z = torch.rand(10000, 1, generator=torch.Generator().manual_seed(0))
     z = torch.cat([torch.nextafter(z, torch.tensor(inf)), z], 1)
     for p in (z.softmax(1), by_onnxruntime("Softmax", z, tmp_path)):
@@ -56,7 +56,7 @@ def test_less_than_the_margin_is_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("op", LAST)
-def test_classes_that_are_not_far_behind_are_told_apart(op: str, tmp_path: Path) -> None:
+def test_classes_close_to_the_largest_have_different_probabilities(op: str, tmp_path: Path) -> None:
     z = spread(100_000, 3, seed=1)
     top = z[:, :1] + MAX_LOGIT_GAP * torch.rand(len(z), 1, generator=torch.Generator().manual_seed(2))
     z = torch.cat([z, top], 1)[(top - z[:, :1] <= MAX_LOGIT_GAP)[:, 0]]
@@ -64,7 +64,7 @@ def test_classes_that_are_not_far_behind_are_told_apart(op: str, tmp_path: Path)
         assert bool((p[:, :1] > p[:, 1:3]).all())
 
 
-def test_one_probability_is_on_its_side_of_a_half(tmp_path: Path) -> None:
+def test_one_probability_is_on_the_right_side_of_a_half(tmp_path: Path) -> None:
     z = torch.logspace(-16, 8, 100_000, base=2, dtype=torch.float64).float()[:, None]
     z = z[z[:, 0] >= MARGIN]
     for p in (torch.sigmoid, lambda z: by_onnxruntime("Sigmoid", z, tmp_path)):
@@ -73,7 +73,7 @@ def test_one_probability_is_on_its_side_of_a_half(tmp_path: Path) -> None:
 
 
 class Moved(nn.Module):
-    """Its input plus an offset, in float32, and a last operation."""
+    """The input plus an offset in float32, and a last operation."""
 
     def __init__(self, offset: list[float], last: nn.Module) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Moved(nn.Module):
 
 
 X = torch.zeros(1, 2)
-NEAR = [0.3, 0.3 + 2.0**-24]  # whose probabilities are the same
+NEAR = [0.3, 0.3 + 2.0**-24]  # two logits with equal probabilities
 
 
 @pytest.mark.parametrize("rigorous", [False, True])
@@ -95,12 +95,12 @@ NEAR = [0.3, 0.3 + 2.0**-24]  # whose probabilities are the same
     [(NEAR, nn.Softmax(1)), (NEAR, nn.LogSoftmax(1)), ([20.0, 30.0], nn.Sigmoid()), ([-120.0, -110.0], nn.Sigmoid())],
     ids=["softmax", "log-softmax", "two of 1", "two of 0"],
 )
-def test_equal_probabilities_decide_nothing(
+def test_equal_probabilities_leave_the_decision_open(
     offset: list[float], last: nn.Module, bounds: pm.bounds.Method, rigorous: bool
 ) -> None:
     model = Moved(offset, last)
     p = model(X)[0]
-    assert p[1] <= p[0] + 2.0**-24  # a tie, or one rounding: the first of them may be chosen
+    assert p[1] <= p[0] + 2.0**-24  # a tie, or one rounding error: the first class may be chosen
     found = pm.overlap(model, X, pm.Ball(0.0), target=1, bounds=bounds, enough=0.0, rigorous=rigorous)
     assert found.full.item() >= 0
     assert not bool(pm.certified_radius(model, X, target=1, rigorous=rigorous) > 0)
@@ -114,7 +114,7 @@ def test_probabilities_that_differ_decide(last: nn.Module, bounds: pm.bounds.Met
 
 
 def ordered(first: int, second: int, *, strict: bool) -> Region:
-    """Unsafe: the probability of the first is no larger than that of the second, or less."""
+    """Return the unsafe region: the probability of the first class is at most that of the second, or smaller."""
     weight = torch.zeros(1, 3, dtype=torch.float64)
     weight[0, first], weight[0, second] = 1.0, -1.0
     case = Unsafe(weight, torch.zeros(1, dtype=torch.float64), torch.tensor([strict]))
@@ -130,10 +130,10 @@ def ordered(first: int, second: int, *, strict: bool) -> Region:
         ([0.0, -1.0, 9.0], 0, False, "holds"),
         ([0.0, -1.0, 200.0], 0, False, "unknown"),  # both are 0
         ([0.0, -1.0, 200.0], 0, True, "holds"),  # and 0 < 0 is false
-        ([0.3 + 2.0**-20, 0.3, 0.0], 0, False, "unknown"),  # they may round to one number
+        ([0.3 + 2.0**-20, 0.3, 0.0], 0, False, "unknown"),  # both may round to the same number
     ],
 )
-def test_properties_compare_what_float32_keeps(
+def test_properties_compare_differences_that_float32_keeps(
     offset: list[float], first: int, strict: bool, verdict: str, bounds: pm.bounds.Method
 ) -> None:
     model = Moved(offset, nn.Softmax(1))

@@ -1,4 +1,4 @@
-"""Every public name has a docstring whose example runs and prints what it shows; pages of reference follow the code."""
+"""Every public name has a docstring with an example that runs, and the reference pages follow the code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import proofmap as pm
-from scripts.reference import FOLDER, PAGES, SET_UP, public
+from scripts.reference import PAGE_FOLDER, PAGES, SET_UP, public
 from tests.pages import prompts
 
 PUBLIC = public()
@@ -17,7 +17,7 @@ PUBLIC = public()
 
 @pytest.fixture(scope="module")
 def set_up() -> dict[str, Any]:
-    """What the page of names says that the examples begin with."""
+    """Return the names that the page defines before its examples."""
     names: dict[str, Any] = {}
     exec(SET_UP, names)
     return names
@@ -30,18 +30,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def example(thing: object) -> str:
-    """The session at the end of a docstring, without its indentation; "" where there is none."""
+    """Return the session at the end of a docstring, without its indentation; "" if there is none."""
     before, mark, after = (inspect.getdoc(thing) or "").partition(">>> ")
     return f"{mark}{after}\n" if mark and before.strip() else ""
 
 
-def test_nothing_public_is_missed() -> None:
+def test_every_public_name_is_on_the_page() -> None:
     assert {f"pm.{name}" for name in pm.__all__} <= set(PUBLIC)
     assert len(PUBLIC) > 90
     assert {"pm.bounds.Exact", "pm.groups.grid", "pm.metrics.Deletion", "pm.data.digits"} <= set(PUBLIC)
 
 
-def test_every_public_name_says_something_and_shows_it() -> None:
+def test_every_public_name_has_a_text_and_an_example() -> None:
     assert [name for name, thing in PUBLIC.items() if not example(thing)] == []
 
 
@@ -52,5 +52,5 @@ def test_the_example_of_a_name_runs(name: str, set_up: dict[str, Any], folder: P
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_what_the_code_says(page: str) -> None:
-    assert (FOLDER / page).read_text(encoding="utf-8") == PAGES[page](), "run python scripts/reference.py"
+def test_a_reference_page_follows_the_code(page: str) -> None:
+    assert (PAGE_FOLDER / page).read_text(encoding="utf-8") == PAGES[page](), "run python scripts/reference.py"

@@ -1,4 +1,4 @@
-"""The table of methods: what it says is what the classes are, and whatever lists methods follows it."""
+"""The tables of methods and metrics agree with the classes, and all lists of methods follow the tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ every_method = pytest.mark.parametrize("name", EXPLAINER_ENTRIES)
 
 
 @every_method
-def test_the_table_says_what_the_classes_are(name: str) -> None:
+def test_the_table_of_explainers_agrees_with_the_classes(name: str) -> None:
     method = EXPLAINER_ENTRIES[name]
     kind = method.kind
     assert issubclass(kind, Explainer if method.ball else Baseline)
@@ -42,19 +42,19 @@ def test_no_explainer_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("name", METRIC_ENTRIES)
-def test_the_table_says_what_the_metrics_are(name: str) -> None:
+def test_the_table_of_metrics_agrees_with_the_classes(name: str) -> None:
     judge = METRIC_ENTRIES[name]
     assert judge.kind.name == name
     assert judge.maps == (judge.kind.subject != "overlap")
 
 
 def test_no_metric_is_forgotten() -> None:
-    """Nor one that is named in the package."""
+    """Every name that the package exports is in the table as well."""
     of_package = {kind for kind in vars(metrics).values() if isinstance(kind, type) and issubclass(kind, Metric)}
     assert of_package - {Metric} == {judge.kind for judge in METRIC_ENTRIES.values()} == set(METRICS.values())
 
 
-def test_what_is_derived() -> None:
+def test_derived_lists() -> None:
     assert [*BASELINES] == [*COMPARED] == [name for name in EXPLAINER_ENTRIES if name != "targeted"]
     assert [*READY] == [name for name in COMPARED if name not in ("hybrid", "probable")]
     assert "probable" in EXPLAINERS
@@ -110,8 +110,8 @@ print(json.dumps({
 
 
 @pytest.mark.slow
-def test_a_method_that_is_added_shows_up_everywhere() -> None:
-    """In a process of its own, where the table has one line more."""
+def test_an_added_method_appears_everywhere() -> None:
+    """In a new process, with one more line in the table."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {

@@ -1,4 +1,4 @@
-"""Bounds count all roundings by default wherever these are known, and every result says whether they do."""
+"""By default bounds include rounding errors wherever these are known, and every result says whether they do."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COVERED, JUMPING, CURVED = network(), network(nn.Hardshrink(0.1)), network(nn.Ta
 
 @pytest.mark.parametrize("method", [*METHODS, METHODS[0] & METHODS[2]], ids=repr)
 @pytest.mark.parametrize("sharing", ["shared", "one-pass", "separate"])
-def test_every_method_counts_them_by_default(method: pm.bounds.Method, sharing: Any) -> None:
+def test_every_method_is_rigorous_by_default(method: pm.bounds.Method, sharing: Any) -> None:
     asked: Any = {"groups": GROUPS, "bounds": method, "sharing": sharing}
     found, yes, no = (pm.overlap(COVERED, X, BALL, **asked, rigorous=r) for r in (None, True, False))
     assert (found.rigorous, yes.rigorous, no.rigorous) == (True, True, False)
@@ -56,7 +56,7 @@ def test_every_method_counts_them_by_default(method: pm.bounds.Method, sharing: 
     ids=["l1", "l2", "half", "relative", "one-hot"],
 )
 @pytest.mark.parametrize("objective", ["margin", "class", "mean", "apart"])
-def test_every_ball_counts_them_by_default(ball: pm.Ball, objective: Any) -> None:
+def test_every_ball_is_rigorous_by_default(ball: pm.Ball, objective: Any) -> None:
     x = torch.tensor([[0.3, 0.6, 1.0, 0.0]])
     found, no = (pm.overlap(COVERED, x, ball, objective=objective, rigorous=r) for r in (None, False))
     assert found.rigorous
@@ -65,18 +65,18 @@ def test_every_ball_counts_them_by_default(ball: pm.Ball, objective: Any) -> Non
 
 
 @pytest.mark.parametrize("method", [None, *METHODS, SEARCH], ids=repr)
-def test_what_is_not_covered_falls_back_and_says_so(method: pm.bounds.Method | None) -> None:
+def test_uncovered_methods_fall_back_and_say_so(method: pm.bounds.Method | None) -> None:
     found, no = (pm.overlap(JUMPING, X, BALL, bounds=method, rigorous=r) for r in (None, False))
     assert not found.rigorous
     assert NOTE in repr(found)
-    if method is not SEARCH:  # which goes by the clock
+    if method is not SEARCH:  # a search depends on the clock
         assert torch.equal(found.full, no.full)
     with pytest.raises(BoundError, match="no rigorous bounds for shrink"):
         pm.overlap(JUMPING, X, BALL, bounds=method, rigorous=True)
 
 
-def test_a_search_splits_curves_by_default_and_says_what_that_costs() -> None:
-    """With all roundings it would split none, and prove what the bounds before it prove."""
+def test_a_search_splits_curves_by_default_and_states_the_loss_of_rigour() -> None:
+    """With rounding analysis it would split no curve, and prove only the bounds from before the search."""
     found, kinks = (pm.overlap(model, X, BALL, bounds=SEARCH) for model in (CURVED, COVERED))
     assert (found.rigorous, kinks.rigorous) == (False, True)
     assert pm.overlap(CURVED, X, BALL).rigorous
@@ -85,7 +85,7 @@ def test_a_search_splits_curves_by_default_and_says_what_that_costs() -> None:
 
 
 @pytest.mark.parametrize(("model", "covered"), [(COVERED, True), (JUMPING, False)], ids=["covered", "jumping"])
-def test_every_call_says_whether_they_count(model: nn.Module, covered: bool, tmp_path: Path) -> None:
+def test_every_result_says_whether_it_is_rigorous(model: nn.Module, covered: bool, tmp_path: Path) -> None:
     graph = pm.trace(model, X)
     eva = pm.EVA(model, BALL, groups=GROUPS, progress=False).explain(X)
     targeted = pm.TargetedEVA(model, BALL, groups=GROUPS, progress=False).explain(X, 1)
@@ -103,7 +103,7 @@ def test_every_call_says_whether_they_count(model: nn.Module, covered: bool, tmp
     assert (NOTE in said.lower()) == ("Proven:" in said and not covered)
 
 
-def test_radii_are_proven_with_all_roundings_by_default() -> None:
+def test_radii_are_rigorous_by_default() -> None:
     found, yes, no = (pm.certified_radius(COVERED, X, rigorous=r, progress=False) for r in (None, True, False))
     assert torch.equal(found, yes)
     assert (found <= no).all()
@@ -117,8 +117,8 @@ def test_automatic_radii_are_those_that_the_explainer_can_prove() -> None:
     assert found.proven.all()
 
 
-def test_a_file_without_the_setting_counts_none(tmp_path: Path) -> None:
-    """Files of older versions hold it where it was asked for alone."""
+def test_a_file_without_the_setting_is_not_rigorous(tmp_path: Path) -> None:
+    """Files of older versions contain the setting only if the user requested it."""
     path = tmp_path / "e.proofmap"
     found = pm.EVA(COVERED, BALL, groups=GROUPS, progress=False, rigorous=True).explain(X)
     settings = {name: value for name, value in found.settings.items() if name != "rigorous"}
@@ -129,7 +129,7 @@ def test_a_file_without_the_setting_counts_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["yes", 1, 0.0])
-def test_what_is_no_flag_is_refused(wrong: Any) -> None:
+def test_a_flag_must_be_a_boolean(wrong: Any) -> None:
     for call in (
         lambda: pm.overlap(COVERED, X, BALL, rigorous=wrong),
         lambda: pm.certified_radius(COVERED, X, rigorous=wrong),

@@ -1,4 +1,4 @@
-"""Numbers among the settings of everything public: what is none is refused where it is given, in one sentence."""
+"""Numeric settings of all public classes and functions: an invalid value raises one sentence when it is given."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from proofmap.settings import check_settings, choice, count
 
 MODEL = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
 NEEDED: dict[str, Any] = {"model": MODEL, "ball": pm.Ball(0.1), "radius": 0.1, "split": "0", "bounds": None, "n": 2}
-# What a metric checks when it is given as its baseline, and what nobody sets.
+# parameters whose value a metric checks as its baseline, and internal parameters
 LATER = {metrics.Uniform, explain.Explanation}
 
 
@@ -40,7 +40,7 @@ def makers() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def settings() -> Iterator[Any]:
-    """Every parameter that is a number, of every maker."""
+    """Yield every numeric parameter of every public class and function."""
     asked: dict[str, Callable[..., Any]] = {
         "certified_radius": pm.certified_radius,
         "overlap": pm.overlap,
@@ -57,13 +57,13 @@ def settings() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("make", "given", "name"), [*settings()])
-def test_what_is_no_number_is_refused(make: Callable[..., Any], given: dict[str, Any], name: str) -> None:
-    for bad in ("three", float("nan"), True, *([] if name == "eps" else [[3]])):  # radii may be several
+def test_settings_that_are_not_numbers_are_refused(make: Callable[..., Any], given: dict[str, Any], name: str) -> None:
+    for bad in ("three", float("nan"), True, *([] if name == "eps" else [[3]])):  # a sequence of radii is valid
         with pytest.raises(InputError, match=name):
             make(**{**given, name: bad})
 
 
-def test_a_count_in_quotes_is_no_count() -> None:
+def test_a_count_in_quotes_is_refused() -> None:
     with pytest.raises(InputError, match="got steps='3', expected a whole number of at least 1"):
         pm.certified_radius(MODEL, torch.rand(1, 4), steps="3")  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""The documentation as pages to browse: it builds without a warning, and loads nothing from elsewhere."""
+"""The documentation as a website: it builds without warnings and loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ span strong sub summary sup svg table tbody td th thead tr u ul"""
 
 
 class Written(HTMLParser):
-    """The text of a page, and what is no tag: a formula such as `<A, y>` that a browser takes for one, and hides."""
+    """Collects the text of a page, and tags that do not exist: a browser hides a formula such as `<A, y>`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def written(text: str) -> Written:
 
 
 class Loaded(HTMLParser):
-    """What a browser asks for when it opens a page."""
+    """Collects the files that a browser requests for a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,42 +80,42 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_page_is_there(site: Path) -> None:
+def test_every_page_exists(site: Path) -> None:
     pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     made = {path.relative_to(site) for path in site.rglob("*.html")}
     assert {page for page in pages if page.parts[0] != "results"} <= made
 
 
-def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
-    """And what is loaded is there, so that the pages can be read from a disk, without a network."""
+def test_nothing_is_loaded_from_other_hosts(site: Path) -> None:
+    """All loaded files exist, so that the pages can be read from a disk, without a network."""
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 20
     for page in pages:
         asked = loaded(page.read_text(encoding="utf-8"))
         assert elsewhere(asked) == [], page.name
-        if page.name != "404.html":  # which knows its files by where a server has them
+        if page.name != "404.html":  # its links start with the root of a server
             gone = [one for one in asked if not (page.parent / re.sub(r"[?#].*", "", one)).exists()]
             assert gone == [], page.name
     for sheet in site.rglob("*.css"):
         assert elsewhere(re.findall(r"url\([\"']?([^)\"']*)", sheet.read_text(encoding="utf-8"))) == [], sheet.name
 
 
-def test_all_that_is_written_is_shown(site: Path) -> None:
-    """No formula is taken for a tag, and no table stays a heap of bars."""
+def test_all_written_text_is_shown(site: Path) -> None:
+    """No formula is read as a tag, and no table stays as bars."""
     for page in sorted(site.rglob("*.html")):
         found = written(page.read_text(encoding="utf-8"))
         assert found.odd == [], page.name
         assert not re.search(r"^\|[ :-]+\|", found.text, re.MULTILINE), page.name
 
 
-def test_a_formula_that_is_hidden_is_seen() -> None:
+def test_a_hidden_formula_is_found() -> None:
     found = written("<b></b><article><p>1 < 2, <A, y> <A W, x> <a href='#'>b</a><pre>| --- |</pre></article>")
     assert found.odd == ["<A, y>", "<A W, x>"]
     assert "1 < 2" in found.text
     assert "---" not in found.text
 
 
-def test_a_foreign_address_is_seen() -> None:
+def test_a_foreign_address_is_found() -> None:
     foreign = '<script src="https://a.example/x.js"></script><link rel="x" href="//b.example"><img src="c.png">'
     assert elsewhere(loaded(foreign)) == ["https://a.example/x.js", "//b.example"]
 
@@ -135,8 +135,8 @@ SEARCH = """new Promise((found) => {
 
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(NAMES)}")
-def test_it_fits_a_desk_and_a_phone(site: Path, tmp_path: Path) -> None:
-    """And a browser asks for nothing but the files of the site."""
+def test_the_site_fits_wide_and_narrow_screens(site: Path, tmp_path: Path) -> None:
+    """The browser requests only files of the site."""
     assert BROWSER is not None
     with tab(BROWSER, tmp_path / "profile") as opened:
         for page in sorted(site.rglob("*.html")):

@@ -1,4 +1,4 @@
-"""A tie is no proof: where another class can have the same logit the overlap is 0, and the decision is open."""
+"""A tie proves nothing: if another class can have an equal logit, the overlap is 0 and the decision is undecided."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 import proofmap as pm
+from proofmap.explainers.statements.explained_verdict import verdict_of
 from proofmap.inputs.membership import largest_below
-from proofmap.report.two_sided_bounds import ranges, verdict
-from proofmap.text.verdict import kind_of
 from proofmap.verify.property import Region, Unsafe, decide
 from tests.cli.invoke import called
 
@@ -34,7 +33,7 @@ def jumping():
 
 
 def network(*layers: tuple[list[list[float]], list[float]]) -> nn.Sequential:
-    """Linear layers of these weights and biases, with ReLU between them."""
+    """Return linear layers of these weights and biases, with ReLU between them."""
     modules: list[nn.Module] = []
     for weight, bias in layers:
         layer = nn.Linear(len(weight[0]), len(weight))
@@ -44,20 +43,20 @@ def network(*layers: tuple[list[list[float]], list[float]]) -> nn.Sequential:
 
 
 def tied(bias: float = 0.0) -> nn.Sequential:
-    """Logits (bias, x): they are the same at x = bias."""
+    """Return a network with logits (bias, x), which are equal at x = bias."""
     return network(([[0.0], [1.0]], [bias, 0.0]))
 
 
 @pytest.mark.parametrize("rigorous", [True, False])
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_a_ball_with_a_tie_is_not_proven(method: pm.bounds.Method, rigorous: bool) -> None:
-    """Without roundings the bound is 0 exactly; with them it is above 0."""
+    """Without rounding analysis the bound is exactly 0; with it, it is above 0."""
     how: Any = {"bounds": method, "rigorous": rigorous, "progress": False}
     found, nearer = (pm.EVA(tied(), ball, **how).explain(X) for ball in (BALL, pm.Ball(0.75)))
     assert (float(found.overlap.full) == 0) is not rigorous
     assert found.proven.tolist() == [False]
     assert "not below 0" in repr(found.overlap)
-    assert verdict(kind_of(found), ranges(found, 0)) == "undecided"
+    assert verdict_of(found).outcome == "undecided"
     assert nearer.proven.tolist() == [True]  # every input is at least 0.25
     assert ", below 0" in repr(nearer.overlap)
 
@@ -66,25 +65,25 @@ def test_a_ball_with_a_tie_is_not_proven(method: pm.bounds.Method, rigorous: boo
 def test_neither_half_with_a_tie_is_proven(rigorous: bool) -> None:
     found = pm.TargetedEVA(tied(), BALL, rigorous=rigorous, progress=False).explain(X, target=0)
     assert found.opposite is not None
-    assert float(found.overlap.full) == pytest.approx(-1, abs=1e-4)  # by raising x
-    assert float(found.opposite.full) == pytest.approx(0, abs=1e-4)  # by lowering it
+    assert float(found.overlap.full) == pytest.approx(-1, abs=1e-4)  # x increases
+    assert float(found.opposite.full) == pytest.approx(0, abs=1e-4)  # x decreases
     assert (float(found.opposite.full) == 0) is not rigorous
     assert found.proven.tolist() == [False]
 
 
 @pytest.mark.parametrize("rigorous", [True, False])
 def test_radii_end_before_a_tie(rigorous: bool) -> None:
-    """The first radius that is tried is 1, where the bound without roundings is 0 exactly."""
+    """The first radius is 1, where the bound without rounding analysis is exactly 0."""
     how: Any = {"rigorous": rigorous, "progress": False}
     assert (float(pm.overlap(tied(), X, BALL, rigorous=rigorous).full) == 0) is not rigorous
     assert 0.99 < float(pm.certified_radius(tied(), X, **how)) < 1
     assert 0.99 < float(pm.radius(tied(), X, **how).proven) < 1
-    assert float(pm.certified_radius(tied(bias=1.0), X, target=1, **how)) == 0  # x itself ties
+    assert float(pm.certified_radius(tied(bias=1.0), X, target=1, **how)) == 0  # x itself is a tie
     assert float(pm.radius(tied(bias=1.0), X, target=1, **how).proven) == 0
 
 
 def test_a_search_does_not_stop_at_zero() -> None:
-    """relu(x + y) + relu(x - y) - 3 is at most -1 on [-1, 1]², and its first bound is 0 exactly."""
+    """relu(x + y) + relu(x - y) - 3 is at most -1 on [-1, 1]², and its first bound is exactly 0."""
     model = network(([[1.0, 1.0], [1.0, -1.0]], [0.0, 0.0]), ([[1.0, 1.0], [0.0, 0.0]], [-3.0, 0.0]))
     x = torch.zeros(1, 2)
     assert float(pm.overlap(model, x, BALL, rigorous=False).full) == 0
@@ -94,13 +93,13 @@ def test_a_search_does_not_stop_at_zero() -> None:
         ([[1.0, 1.0, 0.0, 0.0], [1.0, -1.0, 0.0, 0.0]], [0.0, 0.0]), ([[1.0, 1.0], [0.0, 0.0]], [-3.0, 0.0])
     )
     ball, x = pm.Ball(1.0, one_hot=((2, 3),)), torch.tensor([[0.0, 0.0, 1.0, 0.0]])
-    assert float(pm.overlap(wider, x, ball, rigorous=False).full) == 0  # of two boxes
+    assert float(pm.overlap(wider, x, ball, rigorous=False).full) == 0  # the bound of two boxes
     assert float(pm.overlap(wider, x, ball, bounds=SEARCH, enough=0.0, rigorous=False).full) < 0
 
 
 @pytest.mark.parametrize("end", [0.0, 1.5, -2.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_what_is_below_an_end_stays_below_when_it_is_stored(end: float, dtype: torch.dtype) -> None:
+def test_the_largest_float_below_a_number(end: float, dtype: torch.dtype) -> None:
     stored = torch.tensor(largest_below(end, dtype), dtype=dtype)
     assert float(stored) < end
     assert (
@@ -123,7 +122,7 @@ def test_the_command_leaves_a_tie_undecided(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize(("strict", "verdicts"), [(False, {"violated"}), (True, {"holds", "unknown"})])
 def test_a_property_decides_ties_by_its_own_inequality(strict: bool, verdicts: set[str]) -> None:
-    """y_1 <= y_0 is met where both are the same; y_1 < y_0 is met nowhere."""
+    """y_1 <= y_0 is satisfied by a tie; y_1 < y_0 is satisfied nowhere."""
     rows, bias = torch.tensor([[-1.0, 1.0]]).double(), torch.zeros(1).double()
     region = Region(
         torch.zeros(1).double(), torch.full((1,), 2.0).double(), (Unsafe(rows, bias, torch.tensor([strict])),)

@@ -1,4 +1,4 @@
-"""A module is traced on every public call, and once: bounds are about what it computes now."""
+"""A module is traced once on every public call, so that bounds are about its current function."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ X = torch.rand(3, 4, generator=torch.Generator().manual_seed(0))
 BALL = pm.Ball(0.05)
 IBP = pm.bounds.IBP()
 FILE, VARIABLE = "shift.txt", "PROOFMAP_TEST_SHIFT"
-OFFSET = 0.0  # which a forward reads
+OFFSET = 0.0  # the forward of a test model reads it
 SETTINGS = types.ModuleType("settings_of_a_user")
 SETTINGS.shift = 0.0  # type: ignore[attr-defined]
 
@@ -39,7 +39,7 @@ def bend(x: Tensor) -> Tensor:
 
 
 class Options:
-    """What a model may hold."""
+    """A settings object, as a model may hold one."""
 
     limit: ClassVar[float] = 0.0
 
@@ -48,7 +48,7 @@ class Options:
 
 
 class Slotted:
-    """Its attribute is in no dictionary."""
+    """An object whose attribute is in no dictionary."""
 
     __slots__ = ("shift",)
 
@@ -57,7 +57,7 @@ class Slotted:
 
 
 class Counted(dict[str, float]):
-    """Holds more than its entries."""
+    """A dictionary with further attributes."""
 
     shift = 0.0
 
@@ -73,12 +73,12 @@ clipped.shift = 0.0  # type: ignore[attr-defined]
 
 @cache
 def table() -> list[float]:
-    """A cached value that can be changed in place."""
+    """Return a cached list, which can be changed in place."""
     return [0.0]
 
 
 def closure() -> tuple[Callable[[], float], Callable[[float], None]]:
-    """A variable that one function reads and another one changes."""
+    """Return two functions that read and change one variable."""
     held = 0.0
 
     def put(value: float) -> None:
@@ -95,7 +95,7 @@ ARRAY = array("d", [0.0])
 
 
 def unlisted() -> float:
-    """The sum of numbers that stand in places where no list of attributes would find them."""
+    """Return the sum of numbers that no list of attributes contains."""
     parts = [Options.limit, READ(), CONTEXT.get(), LOCAL.shift, ARRAY[0], table()[0], NUMBERS[0]]
     return sum(map(float, [*parts, Path(FILE).read_text(), os.environ[VARIABLE]]))
 
@@ -109,7 +109,7 @@ def imported() -> types.ModuleType:
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Everything that a forward reads, as it is before a change."""
+    """Set everything that a forward reads to its value before a change."""
     module = types.ModuleType("settings_imported_inside")
     module.shift = 0.0  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "settings_imported_inside", module)
@@ -191,10 +191,10 @@ Change = Callable[[Net, pytest.MonkeyPatch], object]
 
 
 def data(tensor: Tensor, value: float) -> None:
-    tensor.detach()[0] = value  # as .data: no version counts it
+    tensor.detach()[0] = value  # like .data: no version counter sees it
 
 
-# Applied one after the other: what replaces a part comes after the changes of that part.
+# The changes are applied one after the other; a replaced part comes after the changes of that part.
 CHANGES: dict[str, Change] = {
     "a weight": lambda net, patch: data(net.first.weight, 0.25),
     "a bias": lambda net, patch: data(net.second.bias, 0.25),
@@ -250,8 +250,8 @@ class Doubled(nn.LeakyReLU):
         return 2 * super().forward(x)
 
 
-def test_what_changes_the_model_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One change after the other: every call is about what the model computes then."""
+def test_changes_of_the_model_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each change, the next call must be about the current function."""
     net, seen = Net().eval(), set()
     for name, change in {"nothing": lambda *_: None, **CHANGES}.items():
         change(net, monkeypatch)
@@ -265,8 +265,8 @@ def test_what_changes_the_model_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
         seen.add(value)
 
 
-def test_what_all_modules_do_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exporter does not follow a call that was replaced, and its check says so; an old graph would not."""
+def test_global_module_hooks_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exporter does not follow a replaced call, and its check says so; an old graph would not."""
     net = Net().eval()
     pm.overlap(net, X, BALL)
     monkeypatch.setattr(nn.Module, "__call__", twice)
@@ -274,15 +274,15 @@ def test_what_all_modules_do_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         pm.overlap(net, X, BALL)
 
 
-def test_a_mode_is_seen() -> None:
+def test_a_changed_mode_is_noticed() -> None:
     net = Net().eval()
     pm.overlap(net, X, BALL)
     with pytest.raises(pm.ModelError, match="got a model in training mode with Dropout"):
         pm.overlap(net.train(), X, BALL)
 
 
-def test_drawing_and_time_are_refused() -> None:
-    """A model that is no function of its input has no bounds."""
+def test_random_and_time_dependent_models_are_refused() -> None:
+    """A model that is not a function of its input has no bounds."""
 
     class Drawing(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -294,7 +294,7 @@ def test_drawing_and_time_are_refused() -> None:
 
 @pytest.fixture
 def traces(monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
-    """Modules, each time that one is traced."""
+    """Record each module that is traced."""
     seen: list[nn.Module] = []
 
     def counted(model: nn.Module, x: Tensor) -> pm.Graph:
@@ -332,7 +332,7 @@ def test_a_call_traces_once_and_a_graph_never(call: str, traces: list[nn.Module]
 
 
 def test_two_calls_trace_twice(traces: list[nn.Module]) -> None:
-    """What else can change between two calls, nobody knows."""
+    """Tracing again is the only way to notice all possible changes between two calls."""
     net = nn.Sequential(nn.Linear(4, 3)).eval()
     eva = pm.EVA(net, BALL, progress=False)
     assert eva.explain(X).model_hash == eva.explain(X).model_hash
@@ -340,7 +340,7 @@ def test_two_calls_trace_twice(traces: list[nn.Module]) -> None:
 
 
 def test_a_compiled_model_is_never_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is traced, and attacked, as the module that was wrapped."""
+    """Tracing and attacks use the wrapped module."""
     net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).eval()
 
     def refused(*_: object) -> Callable[..., Any]:

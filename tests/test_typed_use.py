@@ -1,6 +1,6 @@
-"""What users write, in the words of the pages: it runs, and type checkers accept all of it in strict mode.
+"""Typical uses from the documentation: they run, and type checkers accept them in strict mode.
 
-`make lint` has pyright and mypy read this file. `assert_type` is for them: it fails where less is known than it says.
+In `make lint`, pyright and mypy check this file. `assert_type` fails if a type checker infers another type.
 """
 
 # pyright: strict
@@ -24,7 +24,7 @@ from proofmap.explainers import Explainer
 from proofmap.explainers.explainer import Measured, Task
 from proofmap.explainers.explanation import Guarantee
 from proofmap.graph.classes import margins
-from proofmap.plots.explanation_figure import Picture
+from proofmap.plots.figure_page import Picture
 from proofmap.proof.certificate import Certificate
 from proofmap.runs import Job, Results, Totals, run
 from proofmap.sources import open_samples, read_model
@@ -107,7 +107,7 @@ def test_explanations(tmp_path: Path) -> None:
     assert_type(eva.attribute((x,), target=0), tuple[Tensor, ...])
 
 
-def test_what_the_columns_of_a_table_may_hold(tmp_path: Path) -> None:
+def test_types_of_table_columns(tmp_path: Path) -> None:
     x = torch.rand(3, 4)
     domain = pm.Domain.from_data(x, names=["a", "b", "c", "d"]).including(ROWS)
     assert_type(domain, pm.Domain)
@@ -145,7 +145,7 @@ def test_a_benchmark(tmp_path: Path) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class OnePoint(Explainer):
-    """An explainer of a user's own, with settings: AO by one point of each ball."""
+    """A user's own explainer with settings: AO at one point of each ball."""
 
     guarantee: ClassVar[Guarantee] = "sampled"
     shrink: float = 1.0
@@ -161,7 +161,7 @@ class OnePoint(Explainer):
         return Measured.of(pm.Overlap.estimated(torch.stack(reached, dim=1), nominal, task.target))
 
 
-def test_an_explainer_of_ones_own() -> None:
+def test_a_users_explainer() -> None:
     mine = OnePoint(MODEL, pm.Ball(0.1), groups=pm.groups.columns(), shrink=0.5, seed=3)
     assert_type(mine.seed, int)
     assert_type(mine.explain(ROWS), pm.Explanation)

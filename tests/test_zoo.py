@@ -1,4 +1,4 @@
-"""The models: shapes, names, mode; that packaged weights are those of a trained network; files of weights."""
+"""Packaged models: shapes, names, modes; packaged weights; and files of weights."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_packaged_models_come_in_eval_mode(name: str) -> None:
 
 
 @packaged
-def test_packaged_models_are_traced_as_they_are(name: str) -> None:
+def test_packaged_models_can_be_traced(name: str) -> None:
     build, shape, *_ = PACKAGED[name]
     model, x = build(), torch.rand(4, *shape)
     torch.testing.assert_close(trace(model, x)(x), model(x), rtol=1e-5, atol=1e-5)
@@ -88,7 +88,7 @@ def test_calls_do_not_share_parameters(name: str) -> None:
 
 
 @packaged
-def test_packaged_weights_say_where_they_come_from(name: str) -> None:
+def test_packaged_weights_state_their_origin(name: str) -> None:
     _, _, accuracy, size = PACKAGED[name]
     with as_file(files("proofmap.zoo") / f"{name}.safetensors") as path:
         assert path.stat().st_size < size
@@ -131,14 +131,14 @@ def test_vgg16_has_the_names_and_shapes_of_torchvision() -> None:
     assert model(torch.zeros(2, 3, 224, 224, device="meta")).shape == (2, 1000)
 
 
-def test_vgg16_names_a_wrong_file_before_it_returns(tmp_path: Path) -> None:
+def test_vgg16_refuses_a_wrong_file(tmp_path: Path) -> None:
     save_file({"features.0.weight": torch.zeros(64, 3, 3, 3)}, tmp_path / "part.safetensors")
     with pytest.raises(FileError, match=r"part.safetensors holds no 'features.0.bias', expected the 32 tensors"):
         vgg16(tmp_path / "part.safetensors")
 
 
 def slim(seed: int) -> VGG:
-    """VGG16's layers with few filters: what is read into it is read as into the whole network."""
+    """Return VGG16's layers with few filters: loading weights into it works as for the full network."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return VGG(((2, 2), (2, 2), (3, 3, 3), (4, 4, 4), (4, 4, 4)), hidden=8, classes=10).eval()
@@ -148,7 +148,7 @@ def save_zip(weights: dict[str, Tensor], path: Path) -> None:
     torch.save(weights, path)
 
 
-def save_legacy(weights: dict[str, Tensor], path: Path) -> None:  # as torchvision's older files are
+def save_legacy(weights: dict[str, Tensor], path: Path) -> None:  # as in torchvision's older files
     torch.save(weights, path, _use_new_zipfile_serialization=False)
 
 
@@ -156,8 +156,8 @@ SAVE = {"zip": save_zip, "legacy": save_legacy, "safetensors": save_file}
 
 
 @pytest.mark.parametrize("save", SAVE.values(), ids=SAVE)
-@pytest.mark.parametrize("name", ["weights.pth", "weights.safetensors"])  # what counts is the content
-def test_fill_reads_what_was_saved(tmp_path: Path, save: Callable[..., None], name: str) -> None:
+@pytest.mark.parametrize("name", ["weights.pth", "weights.safetensors"])  # the format follows from the content
+def test_fill_reads_saved_weights(tmp_path: Path, save: Callable[..., None], name: str) -> None:
     saved, model = slim(0), slim(1)
     save(saved.state_dict(), tmp_path / name)
     fill(model, str(tmp_path / name))

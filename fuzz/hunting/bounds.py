@@ -1,4 +1,4 @@
-"""A graph and a ball: whatever the methods say of them is true at every point that is tried."""
+"""Check the bounds of a graph on balls: every method's bounds must hold at sampled, corner and attacked points."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fuzz.hunting.draw import Draw
-from fuzz.hunting.finding import Found, Tally, raw
+from fuzz.hunting.finding import Found, Tally, raw_error
 from fuzz.hunting.points import points_of, values_of
 from fuzz.hunting.rounding import floor_of, sizes, units
 from fuzz.hunting.walks import Ground, check, check_linear, watched
@@ -23,13 +23,13 @@ from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap
 from proofmap.verify.radius import certified_radius
 from tests.bounds.setting import BUDGET, both_sides
 
-SECONDS = 0.1  # of a search, for each sample: tiny networks mostly need less
+SEARCH_SECONDS = 0.1  # time limit of a search for each sample; tiny networks mostly need less
 
 _JOINED = ("ibp+forward", "forward+backward", "ibp+backward", "ibp+forward+backward", "crown-ibp+forward")
 
 
 def tried(graph: Graph, family: Family, draw: Draw, tally: Tally) -> Iterator[Found]:
-    """Everything that is wrong with what is said of a graph on a family of balls."""
+    """Yield the findings about a graph on a family of balls."""
     try:
         trial = _Trial(graph, family, draw, tally)
     except Found as finding:
@@ -39,7 +39,7 @@ def tried(graph: Graph, family: Family, draw: Draw, tally: Tally) -> Iterator[Fo
 
 
 class _Trial:
-    """One graph with one family of balls, in one precision: points, and what every method makes of them."""
+    """One graph with one family of balls in one precision, with points and the bounds of every method."""
 
     def __init__(self, graph: Graph, family: Family, draw: Draw, tally: Tally) -> None:
         self.graph, self.family, self.draw, self.tally = graph, family, draw, tally
@@ -47,12 +47,12 @@ class _Trial:
         self.ground = Ground(singles, points_of(graph, singles, draw.generator))
         logits = values_of(graph, self.ground.points)[graph.output].flatten(2)
         self.logits = logits.unflatten(1, (family.count, family.members))  # (P, N, members, classes)
-        self.sizes: dict[str, Tensor] = {}  # of a logit, the largest of each sample (N,), by method
+        self.sizes: dict[str, Tensor] = {}  # the largest size of a logit (N,), by method
         tally.balls += singles.count
         tally.points += self.ground.points.shape[0] * singles.count
 
     def findings(self) -> Iterator[Found]:
-        """Every check, each going on after the others' findings."""
+        """Run every check, and yield their findings; a finding does not stop the later checks."""
         checks: list[Callable[[], None]] = [self._linear]
         for name in (*METHODS, self.draw.pick(_JOINED)):
             sharing = self.draw.pick(get_args(Sharing))
@@ -76,7 +76,7 @@ class _Trial:
             self.tally.refused[f"BoundError: {str(error)[:60]}"] += 1
             return Found("wrong refusal", str(error)) if "0.0 GB" in str(error) else None
         except Exception as error:
-            return raw("a method of bounding", error)
+            return raw_error("a method of bounding", error)
         return None
 
     # --- soundness ---
@@ -85,7 +85,7 @@ class _Trial:
         check_linear(self.graph, self.ground, self.tally, self.draw.generator)
 
     def _sides(self, name: str, sharing: Sharing) -> None:
-        """All logits from below and above, and every step on the way."""
+        """Check the bounds of all logits, and every step that led to them."""
         with watched() as walks:
             lower, upper = both_sides(self.graph, self.family, named(name), sharing)
         size = torch.zeros(self.ground.singles.count, self.graph.classes, dtype=torch.float64)
@@ -97,7 +97,7 @@ class _Trial:
         self._holds(f"{name}, {sharing}: minus a logit", reach(-self.logits), -lower, size)
 
     def _holds(self, what: str, reached: Tensor, bound: Tensor, size: Tensor) -> None:
-        """reached <= bound, both (N, members, R), up to rounding."""
+        """Require reached <= bound, both (N, members, R), up to rounding errors."""
         dtype = bound.dtype
         excess = reached - bound.double()
         share = float((excess / (units(dtype) * size + floor_of(dtype))).nan_to_num(inf).max())
@@ -108,10 +108,10 @@ class _Trial:
         self.tally.near(share)
 
     def _overlap(self, name: str, sharing: Sharing, objective: Objective) -> None:
-        """The overlap at points stays below its bounds, for a target that need not be the predicted class."""
+        """Check the overlap at points against its bounds, for a random target class."""
         target = torch.tensor(self.draw.wholes(self.family.count, 0, self.graph.classes - 1))
         rival = (target + 1) % self.graph.classes if self.draw.chance(0.3) else None
-        method = Exact(seconds=SECONDS) if name == "exact" else named(name)
+        method = Exact(seconds=SEARCH_SECONDS) if name == "exact" else named(name)
         how = OverlapSettings(method, BUDGET, sharing, objective)
         overlap = family_overlap(self.graph, self.family, target, how, rival)
         reached = overlap_at(self.logits, target, rival, objective)
@@ -122,7 +122,7 @@ class _Trial:
     def _nominal(
         self, overlap: Overlap, target: Tensor, rival: Tensor | None, objective: Objective, size: Tensor
     ) -> None:
-        """At x itself it is what the definition says, and no bound is below it."""
+        """Check the overlap at x: it equals its definition, and no bound lies below it."""
         at_x = values_of(self.graph, self.family.x[None])[self.graph.output].flatten(2).unsqueeze(2)
         expected = overlap_at(at_x, target, rival, objective)[:, 0, 0]
         dtype = overlap.nominal.dtype
@@ -134,7 +134,7 @@ class _Trial:
             raise Found("unsound", f"the overlap {objective!r} at x itself is above the bound of its ball ({dtype})")
 
     def _size(self, name: str) -> Tensor:
-        """The largest size of a logit on each ball, (N, members, 1)."""
+        """Return the largest size of a logit on each ball, (N, members, 1)."""
         if name not in self.sizes:
             with watched() as walks:
                 both_sides(self.graph, self.family, named(name), "one-pass")
@@ -145,10 +145,10 @@ class _Trial:
                 self.sizes[name].index_reduce_(0, single // self.family.members, size[ball], "amax")
         return self.sizes[name][:, None, None].expand(-1, self.family.members, 1)
 
-    # --- what should agree ---
+    # --- agreement of methods ---
 
     def _nothing_moves(self) -> None:
-        """At radius zero every method gives the forward pass, and every objective its value there."""
+        """At radius zero, every method must give the logits of the forward pass."""
         still = Ball(0.0).at(self.family.x, self.family.mask)
         expected = values_of(self.graph, self.family.x[None])[self.graph.output].flatten(2)[0]
         method: Method = named(self.draw.pick([*METHODS, *_JOINED]))
@@ -162,7 +162,7 @@ class _Trial:
                 raise Found("unsound", f"at radius zero {method} is {float(off):.3g} from the forward pass")
 
     def _orders(self) -> None:
-        """No member above its ball, shared never above one-pass, an intersection never above its parts."""
+        """A member's bound is at most its ball's, `shared` at most `one-pass`, an intersection at most its parts."""
         name = self.draw.pick(_JOINED)
         _, shared = both_sides(self.graph, self.family, named(name), "shared")
         _, one_pass = both_sides(self.graph, self.family, named(name), "one-pass")
@@ -175,7 +175,7 @@ class _Trial:
                 raise Found("disagreement", f"{name}, shared, is {float(excess.max()):.3g} above {what}")
 
     def _memory(self) -> None:
-        """A budget that allows one row at a time changes nothing."""
+        """A memory budget of one row at a time must not change a bound."""
         name, sharing = self.draw.pick(list(METHODS)), self.draw.pick(get_args(Sharing))
         unit = torch.eye(self.graph.classes, dtype=self.family.x.dtype).expand(self.family.count, -1, -1)
         wide, narrow = (solve(self.graph, Cases(self.family), unit, named(name), sharing, b) for b in (BUDGET, 1))
@@ -185,7 +185,7 @@ class _Trial:
             raise Found("disagreement", f"{name}, {sharing}: a small memory budget changes a bound by {off:.3g}")
 
     def _radius(self) -> None:
-        """What is certified survives an attack; a trial without a bound is a trial not proven."""
+        """Attack balls of certified radii. If a method has no bound at some radius, the search must not raise."""
         x, norm = self.family.x, self.draw.pick([1.0, 2.0, inf])
         try:
             radius = certified_radius(self.graph, x, norm=norm, steps=3, memory=BUDGET)
@@ -201,13 +201,13 @@ class _Trial:
 
 
 def reach(values: Tensor) -> Tensor:
-    """The largest of values (P, N, members, R) on each member: B's points are those of all members."""
+    """Return the largest of values (P, N, members, R) on each member; a ball has the points of all its members."""
     best = values.amax(0)  # (N, members, R)
     return torch.cat([best.amax(1, keepdim=True), best[:, 1:]], 1)
 
 
 def overlap_at(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
-    """The overlap that logits (P, N, members, classes) reach, straight from its definition: (N, members, 1)."""
+    """Compute the overlap of logits (P, N, members, classes) from its definition: (N, members, 1)."""
     aim = logits.gather(3, target[None, :, None, None].expand(*logits.shape[:3], 1))
     rivals = one_hot(target, logits.shape[3]).bool().logical_not() if rival is None else one_hot(rival, logits.shape[3])
     others = rivals.bool()[None, :, None]
@@ -225,7 +225,7 @@ def overlap_at(logits: Tensor, target: Tensor, rival: Tensor | None, objective: 
 
 
 def precisions_agree(graph: Graph, wide: Family, narrow: Family) -> None:
-    """Interval arithmetic, which makes no choices, gives the same in float32 as in float64."""
+    """Compare interval arithmetic in float32 with float64: it makes no choices, so that both must agree."""
     fine = graph.to(wide.x.device, torch.float32)
     _, expected = both_sides(fine.to(wide.x.device, torch.float64), wide, named("ibp"), "shared")
     with watched() as walks:

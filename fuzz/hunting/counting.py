@@ -1,4 +1,4 @@
-"""How much work trees did, and how their searches ended."""
+"""Count the splits, parts and linear programs of searches, and how many searches met their goal."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from proofmap.search.lp import solve_leaf_lps
 
 @dataclass
 class Work:
-    """Of some searches."""
+    """Counts of a number of searches."""
 
     searches: int = 0
-    met: int = 0  # searches that ended because both frontier of every member met
+    met: int = 0  # searches in which both bounds of every member met
     splits: int = 0
     parts: int = 0
-    programs: int = 0  # parts without a bend that were solved
+    programs: int = 0  # linear programs of parts without unstable units
 
 
 @contextmanager
 def counted(most: int | None) -> Iterator[Work]:
-    """The work of all searches inside; each ends after so many parts: the same on every machine, as no time is."""
+    """Count the work of all searches in the block. `most` limits the parts instead of the time, reproducibly."""
     work = Work()
     split, spent, boxed = (
         branch_and_bound.SearchTree._split,

@@ -1,4 +1,4 @@
-"""Random ONNX files from a seed, each loaded and compared with what onnxruntime makes of it."""
+"""Random ONNX files from a seed; each is loaded, and its graph is compared with onnxruntime."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ import torch
 from onnx.reference import ReferenceEvaluator
 
 from fuzz.hunting.draw import DEAD, Draw, Undrawn
-from fuzz.hunting.finding import Found, Tally, misjudged, raw, reason
-from fuzz.hunting.onnx_layers import LAYERS
-from fuzz.hunting.onnx_norms import NORMS
-from fuzz.hunting.onnx_scalars import SCALARS, Make
-from fuzz.hunting.onnx_shapes import SHAPES
+from fuzz.hunting.finding import Found, Tally, calls_model_damaged, raw_error, refusal_reason
+from fuzz.hunting.onnx_layers import LAYER_MAKERS
+from fuzz.hunting.onnx_norms import NORM_MAKERS
+from fuzz.hunting.onnx_scalars import SCALAR_MAKERS, Make
+from fuzz.hunting.onnx_shapes import SHAPE_MAKERS
 from fuzz.hunting.onnx_sketch import File, run
 from fuzz.hunting.points import values_of
 from fuzz.hunting.rounding import at_points, floor_of, units
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph import Graph, bounded, load
-from proofmap.graph.onnx.operators.ml_domain import ML_OPERATORS
+from proofmap.graph.onnx.operators.ml_domain import ML_CONVERTERS
 from proofmap.graph.onnx.operators.operator_table import CONVERTERS
-from proofmap.graph.onnx.operators.recurrent import RECURRENT
+from proofmap.graph.onnx.operators.recurrent import RECURRENT_CONVERTERS
 from tests.graph.onnx.files import Array
 
-MAKERS: dict[str, Make] = {**SCALARS, **LAYERS, **SHAPES, **NORMS}
-# What no file here has: values whose samples stand second, another domain, a name that no schema has
-_ELSEWHERE = {*RECURRENT, *ML_OPERATORS, "SimplifiedLayerNormalization"}
+ONNX_MAKERS: dict[str, Make] = {**SCALAR_MAKERS, **LAYER_MAKERS, **SHAPE_MAKERS, **NORM_MAKERS}
+# operators for which no file is drawn: samples on the second axis, another domain, a name without a schema
+_NOT_DRAWN = {*RECURRENT_CONVERTERS, *ML_CONVERTERS, "SimplifiedLayerNormalization"}
 OPSETS = (7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24)
-_REFUSED = {"Softmax", "LogSoftmax", "Shape", "Size"}  # nearly always: drawn in their turn, not beside others
-_SLACK = 16  # onnxruntime's functions are off by more than torch's
+_MOSTLY_REFUSED = {"Softmax", "LogSoftmax", "Shape", "Size"}  # drawn only in their turn, not as further operators
+_RUNTIME_TOLERANCE_FACTOR = 16  # onnxruntime's functions are less exact than torch's
 
 
 def uncovered() -> set[str]:
-    """The operators of the reader's table that no file here ever has."""
-    return set(CONVERTERS) - set(MAKERS) - _ELSEWHERE
+    """Return the operators of the reader's table that no file contains."""
+    return set(CONVERTERS) - set(ONNX_MAKERS) - _NOT_DRAWN
 
 
 def turns() -> list[str]:
-    """The operators that the hunt can make, one for each file in turn: also those that a reader has to refuse."""
-    return sorted(MAKERS)
+    """Return the operators that can be drawn; each file has the next one in turn, even one that the reader refuses."""
+    return sorted(ONNX_MAKERS)
 
 
 def drawn(seed: int) -> File:
-    """The file of a seed; the same one at every call."""
+    """Draw the file of a seed; every call with the same seed draws the same file."""
     draw = Draw("file", seed)
     turn = turns()[seed % len(turns())]
     forms = _forms(turn)
@@ -56,7 +56,7 @@ def drawn(seed: int) -> File:
             for _ in range(draw.whole(0, 2)):
                 _step(file)
             with file.attempt():
-                MAKERS[turn](file, turn, file.last)
+                ONNX_MAKERS[turn](file, turn, file.last)
             for _ in range(draw.whole(0, 3)):
                 _step(file)
         except Undrawn:
@@ -66,7 +66,7 @@ def drawn(seed: int) -> File:
 
 
 def _forms(op: str) -> list[list[int]]:
-    """The opsets that have the operator, those of one form of it together: each form is as likely as the others."""
+    """Return the opsets that have the operator, grouped by the version of its schema: all versions get drawn."""
     forms: dict[int, list[int]] = {}
     for opset in OPSETS:
         if onnx.defs.has(op, max_inclusive_version=opset):
@@ -86,8 +86,8 @@ def _empty(draw: Draw, opset: int) -> File:
 def _step(file: File) -> None:
     draw = file.draw
     for _ in range(DEAD):
-        table: dict[str, Make] = draw.pick([SCALARS, SCALARS, LAYERS, SHAPES, NORMS])
-        op = draw.pick(sorted((set(table) & set(CONVERTERS)) - _REFUSED))
+        table: dict[str, Make] = draw.pick([SCALAR_MAKERS, SCALAR_MAKERS, LAYER_MAKERS, SHAPE_MAKERS, NORM_MAKERS])
+        op = draw.pick(sorted((set(table) & set(CONVERTERS)) - _MOSTLY_REFUSED))
         try:
             with file.attempt():
                 table[op](file, op, file.last)
@@ -97,7 +97,7 @@ def _step(file: File) -> None:
 
 
 def graph_of(file: File, folder: Path, tally: Tally) -> Graph | None:
-    """The graph that is loaded, compared with onnxruntime on several batches; None where it is rightly refused."""
+    """Load the file and compare it with onnxruntime on several batches; return None if it is rightly refused."""
     model = file.model()
     tally.files += 1
     tally.operations.update(node.op_type for node in file.nodes)
@@ -109,12 +109,12 @@ def graph_of(file: File, folder: Path, tally: Tally) -> Graph | None:
     except ProofmapError as error:
         if "read the file wrongly" in str(error):
             raise Found("misread", str(error)) from error
-        tally.refused[reason(error)] += 1
-        if expected and misjudged(error):
+        tally.refused[refusal_reason(error)] += 1
+        if expected and calls_model_damaged(error):
             raise Found("wrong refusal", f"onnxruntime runs the file, but: {error}".replace(str(path), "it")) from error
         return None
     except Exception as error:
-        raise raw("load", error) from error
+        raise raw_error("load", error) from error
     for count, (x, y) in expected.items():
         _same(graph, model, x, y, count, tally)
     if not expected:
@@ -122,18 +122,18 @@ def graph_of(file: File, folder: Path, tally: Tally) -> Graph | None:
     try:
         return bounded(graph)
     except ProofmapError as error:
-        tally.refused[reason(error)] += 1
+        tally.refused[refusal_reason(error)] += 1
         return None
 
 
 def _expected(file: File, model: onnx.ModelProto) -> Iterator[tuple[int, tuple[Array, Array]]]:
-    """(x, y) for several numbers of samples, or for the one that the file fixes; none where onnxruntime refuses it."""
+    """Yield (x, y) of onnxruntime for several batch sizes, or for the size that the file fixes; nothing if it fails."""
     for count in [1, 2, 5] if file.batch == "n" else [len(file["x"])]:
         x = file.draw.tensor(count, *file.shape("x")).numpy().astype(file.dtype)
         x[: len(file["x"])] = file["x"][:count]
         try:
             yield count, (x, run(model, {"x": x})[0])
-        except Exception:  # a file for some batches only, or a damaged one
+        except Exception:  # the file takes only some batch sizes, or is damaged
             continue
 
 
@@ -144,20 +144,20 @@ def _same(graph: Graph, model: onnx.ModelProto, x: Array, y: Array, count: int, 
         got = graph.as_model(graph(torch.from_numpy(x))).numpy()
         values = values_of(graph, torch.from_numpy(x)[None])
     except Exception as error:
-        raise raw(f"the loaded graph, on a batch of {count},", error) from error
+        raise raw_error(f"the loaded graph, on a batch of {count},", error) from error
     if not all(bool(value.isfinite().all()) for value in values.values()):
-        return  # the logarithm of a negative number, behind a function that hides it
-    single = torch.float32  # in which files keep their attributes, whatever they compute in
+        return  # for instance the logarithm of a negative number, which a later function hides
+    single = torch.float32  # files store attributes in float32, whatever the precision of their tensors
     size = at_points(graph, values).flatten(1)
     if graph.taken_off is not None:  # a softmax mixes the logits
         size = 1 + size.amax(1, keepdim=True).expand(got.shape)
-    slack = (_SLACK * units(single) * size + floor_of(single)).numpy().reshape(got.shape)
+    slack = (_RUNTIME_TOLERANCE_FACTOR * units(single) * size + floor_of(single)).numpy().reshape(got.shape)
     tally.points += count
     if _agree(got, y, slack) and len(y) == count:
         return
     reference = _reference(model, x)
     if reference is not None and _agree(got, reference, slack):
-        tally.refused["(onnxruntime does not do what onnx says; Proofmap does)"] += 1
+        tally.refused["(onnxruntime differs from onnx's own evaluator; Proofmap agrees with the evaluator)"] += 1
         return
     told = (
         "has no answer"
@@ -181,20 +181,20 @@ def _agree(got: Array, expected: Array, slack: Array) -> bool:
 
 
 def _reference(model: onnx.ModelProto, x: Array) -> Array | None:
-    """What onnx's own implementation says, where it has one."""
+    """Run onnx's own evaluator; return None if it cannot run the file."""
     try:
         with np.errstate(all="ignore"):
             results: Any = ReferenceEvaluator(model).run(None, {"x": x})
-    except Exception:  # it lacks operators, and has mistakes of its own
+    except Exception:  # it lacks operators and has errors of its own
         return None
     return np.asarray(results[0])
 
 
 def _still_ours(graph: Graph, file: File) -> None:
-    """A file that onnxruntime refuses may be loaded, but not break afterwards."""
+    """Run a graph from a file that onnxruntime refuses: it may be loaded, but must not fail with a foreign error."""
     try:
         graph(torch.from_numpy(file["x"]))
     except ModelError:
         return
     except Exception as error:
-        raise raw("a graph loaded from a file that onnxruntime refuses", error) from error
+        raise raw_error("a graph loaded from a file that onnxruntime refuses", error) from error

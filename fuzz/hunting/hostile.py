@@ -1,8 +1,8 @@
-"""Networks that rounding fools, from a seed: what is proven of them with `rigorous` has to hold all the same.
+"""Hostile networks from a seed: rounding errors change their outputs, and rigorous bounds must hold all the same.
 
-Huge weights that cancel; a backdoor, a neuron that fires through rounding alone; denormals; -0.0; inputs on the edge of
-the domain; deep chains. Values are computed in float32 in several orders of summation, and exactly, with fractions.
-Every network comes twice: with ReLUs, and with a curve in their place.
+They have huge weights that cancel, a neuron that is positive only because of rounding (a backdoor), subnormal numbers,
+-0.0, inputs at the edge of the domain, or long chains of layers. Values are computed in float32 in several orders of
+summation, and exactly with fractions. Every network comes twice: with ReLUs, and with a curved activation instead.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gelu": {"approximate": "none"},
     "softplus": {"threshold": 20.0},
 }
-METHODS: tuple[Method, ...] = (IBP(), CrownIBP(), Forward(), Backward(), Alpha(steps=2))
-SEARCH = Exact(seconds=2)  # which ends after so many parts:
-_PARTS, _CURVED = 24, 4
-_POINTS, _MEMORY = 10, 2**28
+BOUND_METHODS: tuple[Method, ...] = (IBP(), CrownIBP(), Forward(), Backward(), Alpha(steps=2))
+EXACT_METHOD = Exact(seconds=2)
+_MAX_PARTS, _MAX_PARTS_CURVED = 24, 4  # limits of a search, for ReLUs and for curved activations
+_POINT_COUNT, _MEMORY_BYTES = 10, 2**28
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
 @dataclass(frozen=True, eq=False)
 class Hostile:
-    """Dense layers with ReLUs or curves between, and a ball around x with every variable a group of its own."""
+    """Dense layers with ReLUs or curves between them, and a ball around x in which every variable is a group."""
 
     kind: str
     layers: tuple[tuple[Array, Array], ...]
@@ -65,19 +65,19 @@ class Hostile:
         return b.finish(name, torch.device("cpu"), torch.float32)
 
     def upper(self, method: Method, dtype: torch.dtype, *, rigorous: bool) -> list[float]:
-        """Of AO(B) and every AO(B_u)."""
+        """Return the upper bounds of AO(B) and of every AO(B_u)."""
         found = self.overlap(method, dtype, rigorous=rigorous)
         return [float(found.full), *found.frozen[0].tolist()]
 
     def overlap(self, method: Method, dtype: torch.dtype, *, rigorous: bool) -> Overlap:
-        """Both sides, every variable a group."""
+        """Return the overlap with every variable as a group."""
         x = torch.tensor(self.x, dtype=dtype)[None]
         family = self.ball.at(x, torch.arange(len(self.x)))
-        how = OverlapSettings(method, _MEMORY, "shared", rigorous=rigorous)
+        how = OverlapSettings(method, _MEMORY_BYTES, "shared", rigorous=rigorous)
         return family_overlap(self.graph.to(x.device, dtype), family, self.target, how)
 
     def points(self, count: int, seed: int) -> list[Array]:
-        """Inputs of the ball, exactly, many of them at its corners."""
+        """Return float32 points that lie exactly in the ball, many of them at its corners."""
         rng = np.random.default_rng(seed)
         low, high = (float(end) for end in self.ball.domain or (-np.inf, np.inf))
         eps, found = Fraction(float(self.ball.eps)), [self.x]
@@ -93,11 +93,11 @@ class Hostile:
         return found
 
     def reached(self, point: Array, seed: int) -> Fraction:
-        """The largest overlap at a point: over the reals, and as float32 finds it in several orders."""
+        """Return the largest overlap at a point over all computations of `values`."""
         return max(self.values(point, seed))
 
     def values(self, point: Array, seed: int) -> list[Fraction]:
-        """The overlap at a point: over the reals, and as float32 finds it in several orders."""
+        """Return the overlap at a point over the reals, and in float32 for several orders of summation."""
         rng = np.random.default_rng(seed)
         runs = [self._exact(point), *(self._run(point, order, rng) for order in range(4))]
         finite = [run for run in runs if run is not None]
@@ -113,7 +113,7 @@ class Hostile:
         return value
 
     def _run(self, point: Array, order: int, rng: np.random.Generator) -> list[Fraction] | None:
-        """In float32, one product after the other; None where it leaves the range."""
+        """Compute the logits in float32, one product after the other; None if a value is not finite."""
         value = point
         for k, (weight, bias) in enumerate(self.layers):
             columns = np.arange(len(value))
@@ -132,14 +132,14 @@ class Hostile:
         return bent
 
     def curved(self, seed: int) -> Hostile:
-        """The same with a curve in the place of its ReLUs."""
+        """Return the same network with a curved activation instead of ReLU."""
         made = replace(self, curve=tuple(CURVES)[seed // len(HOSTS) % len(CURVES)])
         exact = made._exact(self.x)
         return replace(made, target=exact.index(max(exact)))
 
 
 def hostile(seed: int) -> Hostile:
-    """The network of a seed."""
+    """Draw the network of a seed."""
     rng, kind = np.random.default_rng([7, seed]), HOSTS[seed % len(HOSTS)]
     inputs, hidden, classes = int(rng.integers(1, 5)), int(rng.integers(2, 6)), int(rng.integers(2, 4))
     domain = (0.0, 1.0)
@@ -178,7 +178,7 @@ def _layer(rng: np.random.Generator, read: int, out: int) -> tuple[np.ndarray, n
 
 
 def _backdoor(rng: np.random.Generator, inputs: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """relu((s + 2²⁴) - 2²⁴ - s) is 0 over the reals, s a sum of inputs; in float32 it is what s loses."""
+    """Return layers with relu((s + 2²⁴) - 2²⁴ - s) for a sum s: 0 over the reals, the rounding error in float32."""
     large = float(rng.choice([2.0**24, 2.0**23, 2.0**25]))
     scale, gain = float(rng.uniform(0.5, 3.0)), float(rng.choice([4.0, 16.0]))
     first = (np.full((2, inputs), scale), np.array([large, 0.0]))
@@ -188,13 +188,13 @@ def _backdoor(rng: np.random.Generator, inputs: int) -> list[tuple[np.ndarray, n
 
 
 def _turn(seed: int) -> tuple[Method, torch.dtype]:
-    """The method and the precision whose turn it is."""
+    """Return the method and the precision for a seed; they take turns."""
     turn = seed // len(HOSTS)
-    return METHODS[turn % len(METHODS)], (torch.float32, torch.float64)[turn // len(METHODS) % 2]
+    return BOUND_METHODS[turn % len(BOUND_METHODS)], (torch.float32, torch.float64)[turn // len(BOUND_METHODS) % 2]
 
 
 def hunted(seed: int, tally: Tally) -> Iterator[Finding]:
-    """What is proven of a seed's networks with all roundings, against their values."""
+    """Compare the rigorous bounds of a seed's networks with their values."""
     with np.errstate(all="ignore"):
         one = hostile(seed)
         for network in (one, one.curved(seed)):
@@ -202,8 +202,8 @@ def hunted(seed: int, tally: Tally) -> Iterator[Finding]:
 
 
 def _held(one: Hostile, seed: int, tally: Tally) -> Iterator[Finding]:
-    """The same of one network, and how often plain bounds are wrong."""
-    points = one.points(_POINTS, seed)
+    """Compare the bounds of one network with its values; count wrong bounds without rounding analysis."""
+    points = one.points(_POINT_COUNT, seed)
     values = [one.reached(point, seed) for point in points]
     same = [np.flatnonzero(point == one.x).tolist() for point in points]
     tally.networks += 1
@@ -212,9 +212,10 @@ def _held(one: Hostile, seed: int, tally: Tally) -> Iterator[Finding]:
     reached += [max(v for v, u in zip(values, same, strict=True) if i in u) for i in range(len(one.x))]
     turn = _turn(seed)
     network = (f"{one.kind}, {one.curve}, {one.ball}", f"x {one.x}")
-    for method, dtype in {(Backward(), torch.float32): None, turn: None, (SEARCH, turn[1]): None}:
+    for method, dtype in {(Backward(), torch.float32): None, turn: None, (EXACT_METHOD, turn[1]): None}:
         try:
-            with few_steps(attacked=seed % 2 == 0), counted(_PARTS if one.curve == "relu" else _CURVED) as work:
+            most_parts = _MAX_PARTS if one.curve == "relu" else _MAX_PARTS_CURVED
+            with few_steps(attacked=seed % 2 == 0), counted(most_parts) as work:
                 found = one.overlap(method, dtype, rigorous=True)
         except BoundError:
             tally.undecided += 1
@@ -231,14 +232,14 @@ def _held(one: Hostile, seed: int, tally: Tally) -> Iterator[Finding]:
     try:
         tally.fooled += Fraction(one.upper(Backward(), torch.float32, rigorous=False)[0]) < reached[0]
         if one.curve == "relu":
-            with few_steps(attacked=seed % 2 == 0), counted(_PARTS):
-                tally.misled += Fraction(one.upper(SEARCH, torch.float64, rigorous=False)[0]) < reached[0]
+            with few_steps(attacked=seed % 2 == 0), counted(_MAX_PARTS):
+                tally.misled += Fraction(one.upper(EXACT_METHOD, torch.float64, rigorous=False)[0]) < reached[0]
     except BoundError:
         tally.undecided += 1
 
 
 def _met(one: Hostile, found: Overlap, seed: int, network: tuple[str, ...]) -> Iterator[Finding]:
-    """Lower sides are no higher than what their points reach, in whatever way they are computed."""
+    """Check that lower bounds are at most the values at their points, in every order of computation."""
     assert found.points is not None
     lower = [float(found.full_lower), *found.frozen_lower[0].tolist()]
     for member, (below, point) in enumerate(zip(lower, found.points[0].numpy(), strict=True)):

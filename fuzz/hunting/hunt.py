@@ -1,4 +1,4 @@
-"""The hunt: network after network, file after file, from one seed on."""
+"""The hunt: random networks and ONNX files from consecutive seeds, each checked for wrong bounds and wrong readings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from fuzz.hunting.bounds import precisions_agree, tried
 from fuzz.hunting.draw import Draw, Undrawn
-from fuzz.hunting.finding import Finding, Found, Tally, misjudged, raw, reason
+from fuzz.hunting.finding import Finding, Found, Tally, calls_model_damaged, raw_error, refusal_reason
 from fuzz.hunting.hostile import hunted
 from fuzz.hunting.networks import Drawn, drawn
 from fuzz.hunting.points import values_of
@@ -20,20 +20,19 @@ from proofmap import Ball
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph import Graph, bounded, trace
 
-# What a reader says of a module that it took wrongly itself: these networks draw no numbers and keep no state.
-_OWN_FAULT = ("read it wrongly", "draw random numbers", "look at the batch")
+# Phrases in the error of a reader that has read a module wrongly: these networks draw no numbers and keep no state.
+_READING_ERROR_PHRASES = ("read it wrongly", "draw random numbers", "look at the batch")
 
-
-FILES = 4  # of one seed
+FILES_PER_SEED = 4
 
 
 def hunt(seed: int, tally: Tally, folder: Path, only: str | None = None) -> Iterator[Finding]:
-    """Everything that is wrong with the networks and the files of a seed, once; `only` names one kind."""
+    """Yield the findings about the networks and the files of a seed, each once. `only` names one of the four parts."""
     parts = {
         "bounds": [bounds(seed, tally)],
         "exact": [searches(seed, tally)],
         "hostile": [hunted(seed, tally)],
-        "onnx": [onnx(seed, place, tally, folder) for place in range(FILES)],
+        "onnx": [onnx(seed, place, tally, folder) for place in range(FILES_PER_SEED)],
     }
     for part in parts[only] if only else [one for several in parts.values() for one in several]:
         seen: set[str] = set()
@@ -44,11 +43,11 @@ def hunt(seed: int, tally: Tally, folder: Path, only: str | None = None) -> Iter
 
 
 def onnx(seed: int, place: int, tally: Tally, folder: Path) -> Iterator[Finding]:
-    """Everything that is wrong with how a file is read, and now and then with the bounds of what was read."""
-    from fuzz.hunting import files  # the other parts of the hunt need no onnx
+    """Yield the findings about how a file is read and, for one file of ten, about the bounds of its graph."""
+    from fuzz.hunting import files  # the other parts need no onnx
 
     try:
-        file = files.drawn(seed * FILES + place)
+        file = files.drawn(seed * FILES_PER_SEED + place)
     except Undrawn:
         tally.refused["no file was found for the operator in turn"] += 1
         return
@@ -68,7 +67,7 @@ def onnx(seed: int, place: int, tally: Tally, folder: Path) -> Iterator[Finding]
 
 
 def bounds(seed: int, tally: Tally) -> Iterator[Finding]:
-    """Everything that is wrong with the network of a seed."""
+    """Yield the findings about the network of a seed."""
     try:
         network = drawn(seed)
     except Undrawn:
@@ -88,7 +87,7 @@ def _findings(network: Drawn, draw: Draw, tally: Tally) -> Iterator[Found]:
         yield finding
         return
     except ProofmapError as error:
-        tally.refused[reason(error)] += 1
+        tally.refused[refusal_reason(error)] += 1
         return
     wide = network.family(torch.float64)
     yield from tried(graph, wide, draw, tally)
@@ -101,7 +100,7 @@ def _in_single_precision(graph: Graph, network: Drawn, draw: Draw, tally: Tally)
     try:
         narrow = network.family(torch.float32)
         finite = bool(single(narrow.x).isfinite().all())
-    except ProofmapError:  # a ball of subnormal numbers is none in single precision
+    except ProofmapError:  # float32 cannot represent a ball of subnormal numbers
         return
     if finite:
         yield from tried(single, narrow, draw, tally)
@@ -114,20 +113,20 @@ def _in_single_precision(graph: Graph, network: Drawn, draw: Draw, tally: Tally)
 
 
 def _read(network: Drawn) -> Graph:
-    """The graph of the network, which computes what the network does, for any number of samples."""
+    """Return the graph of the network after comparing both on several numbers of samples."""
     model, x = network.network, network.x
     try:
         graph = trace(model, x)
     except ModelError as error:
-        if any(words in str(error) for words in _OWN_FAULT):
+        if any(words in str(error) for words in _READING_ERROR_PHRASES):
             raise Found("misread", str(error)) from error
-        if misjudged(error):
+        if calls_model_damaged(error):
             raise Found("wrong refusal", f"the module runs, but: {error}") from error
         raise
     except ProofmapError:
         raise
     except Exception as error:
-        raise raw("trace", error) from error
+        raise raw_error("trace", error) from error
     for count in (1, len(x), 5):
         points = x.repeat(5, *(1,) * (x.ndim - 1))[:count]
         with torch.no_grad():

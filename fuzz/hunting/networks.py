@@ -1,4 +1,4 @@
-"""Random networks and balls from a seed: every operation of the reader's table in its turn, among others."""
+"""Random torch networks and balls from a seed; each network contains the next operation of the reader's table."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from torch import Tensor
 
 from fuzz.hunting.draw import DEAD, Draw, Undrawn
 from fuzz.hunting.sketch import Network, Ref, Sketch
-from fuzz.hunting.torch_layers import LAYERS
-from fuzz.hunting.torch_rows import ROWS
-from fuzz.hunting.torch_scalars import SCALARS, Make
-from fuzz.hunting.torch_shapes import SHAPES
+from fuzz.hunting.torch_layers import LAYER_MAKERS
+from fuzz.hunting.torch_rows import ROW_MAKERS
+from fuzz.hunting.torch_scalars import SCALAR_MAKERS, Make
+from fuzz.hunting.torch_shapes import SHAPE_MAKERS
 from proofmap import Ball, Family
 from proofmap.graph.torch.operators.operator_table import CONVERTERS
 
-MAKERS: dict[str, Make] = {**SCALARS, **LAYERS, **SHAPES, **ROWS}
+TORCH_MAKERS: dict[str, Make] = {**SCALAR_MAKERS, **LAYER_MAKERS, **SHAPE_MAKERS, **ROW_MAKERS}
 
-# In the table, and in every network with several results: no operation of its own.
+# Networks with several results contain it automatically.
 _IMPLIED = {"<built-in function getitem>"}
 
-# Refused whatever their settings: drawn when it is their turn, not beside others.
-_REFUSED = {f"aten.{op}" for op in ("mean.default", "sum.default", "_native_batch_norm_legit.no_stats")}
+# Refused with any settings: drawn only in their turn, not as further operations.
+_ALWAYS_REFUSED = {f"aten.{op}" for op in ("mean.default", "sum.default", "_native_batch_norm_legit.no_stats")}
 
-# How often each kind of operation is drawn beside the one whose turn it is: bounds are loose where networks bend.
-_KINDS = (("relu", 4), ("scalar", 6), ("layer", 5), ("shape", 4), ("join", 3))
+# The weights of further operations: bounds are loose where networks have many nonlinear operations.
+_KIND_WEIGHTS = (("relu", 4), ("scalar", 6), ("layer", 5), ("shape", 4), ("join", 3))
 _JOINS = [f"aten.{op}" for op in ("add.Tensor", "sub.Tensor", "maximum.default", "minimum.default", "cat.default")]
 
 
 def uncovered() -> set[str]:
-    """The operations of the reader's table that no network here ever has."""
-    return set(CONVERTERS) - set(MAKERS) - _IMPLIED
+    """Return the operations of the reader's table that no network contains."""
+    return set(CONVERTERS) - set(TORCH_MAKERS) - _IMPLIED
 
 
 def turns() -> list[str]:
-    """The operations that the reader takes and the hunt can make, one for each network in turn."""
-    return sorted(set(CONVERTERS) & set(MAKERS))
+    """Return the operations that the reader takes and the hunt can draw; each network has the next one in turn."""
+    return sorted(set(CONVERTERS) & set(TORCH_MAKERS))
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """A network with inputs, and a ball around each with groups to freeze."""
+    """A network with inputs, and a ball around each input with groups to freeze."""
 
     network: Network
     x: Tensor  # (N, *shape) float64
     ball: Ball
     mask: Tensor
-    described: str  # the ball, in words
+    described: str  # the ball as text
     turn: str
 
     def family(self, dtype: torch.dtype) -> Family:
@@ -58,7 +58,7 @@ class Drawn:
 
 
 def drawn(seed: int) -> Drawn:
-    """The network of a seed; the same one at every call."""
+    """Draw the network of a seed; every call with the same seed draws the same network."""
     draw = Draw("network", seed)
     turn = turns()[seed % len(turns())]
     for _ in range(20 * DEAD):
@@ -74,7 +74,7 @@ def drawn(seed: int) -> Drawn:
 
 
 def _inputs(draw: Draw, turn: str) -> tuple[Tensor, Ball, str]:
-    """Two or three samples, some at the edge of the domain, and a ball: any norm, half, domain, relative or not."""
+    """Draw two or three samples, some at the edge of the domain, and a ball with random settings."""
     rank = next((int(k) for k in "123" if f"{k}d" in turn), None)
     kind = draw.whole(0, 3) if rank is None else rank
     shape = (draw.whole(2, 6),) if kind == 0 else (draw.whole(1, 4), *draw.wholes(kind, 2, 7 - kind))
@@ -97,7 +97,7 @@ def _inputs(draw: Draw, turn: str) -> tuple[Tensor, Ball, str]:
 
 
 def _probes(draw: Draw, family: Family) -> Tensor:
-    """Points of the balls, the corners of their boxes among them: where a network must have values."""
+    """Return points of the balls, with the corners of their boxes: the network must be defined there."""
     points = torch.cat([family.sample(14, draw.generator), torch.zeros(1, *family.x.shape), *_ends(family)])
     return (family.x + points).flatten(0, 1)
 
@@ -107,12 +107,12 @@ def _ends(family: Family) -> tuple[Tensor, Tensor]:
 
 
 def _network(draw: Draw, probes: Tensor, turn: str) -> Network:
-    """A few steps, the one whose turn it is, a few more, and a dense end."""
+    """Draw a few operations, the one in turn, a few more, and dense layers at the end."""
     sketch = Sketch(draw, probes)
     for _ in range(draw.whole(0, 3)):
         _step(sketch)
     with sketch.attempt():
-        MAKERS[turn](sketch, turn, sketch.last)
+        TORCH_MAKERS[turn](sketch, turn, sketch.last)
     for _ in range(draw.whole(0, 4)):
         _step(sketch)
     _end(sketch)
@@ -120,15 +120,15 @@ def _network(draw: Draw, probes: Tensor, turn: str) -> Network:
 
 
 def _step(sketch: Sketch) -> None:
-    """One more operation, mostly of the last value; none where nothing fits."""
+    """Add one more operation, mostly of the last value; none if nothing fits."""
     draw = sketch.draw
     for _ in range(DEAD):
-        kind = draw.random.choices([k for k, _ in _KINDS], [n for _, n in _KINDS])[0]
+        kind = draw.random.choices([k for k, _ in _KIND_WEIGHTS], [n for _, n in _KIND_WEIGHTS])[0]
         x = sketch.last if draw.chance(0.85) else Ref(draw.whole(0, sketch.last.index))
         op = _of_kind(draw, kind)
         try:
             with sketch.attempt():
-                MAKERS[op](sketch, op, x)
+                TORCH_MAKERS[op](sketch, op, x)
             return
         except Undrawn:
             continue
@@ -139,12 +139,12 @@ def _of_kind(draw: Draw, kind: str) -> str:
         return "aten.relu.default"
     if kind == "join":
         return draw.pick(_JOINS)
-    table = {"scalar": SCALARS, "layer": LAYERS | ROWS, "shape": SHAPES}[kind]
-    return draw.pick(sorted((set(table) & set(CONVERTERS)) - _REFUSED))
+    table = {"scalar": SCALAR_MAKERS, "layer": LAYER_MAKERS | ROW_MAKERS, "shape": SHAPE_MAKERS}[kind]
+    return draw.pick(sorted((set(table) & set(CONVERTERS)) - _ALWAYS_REFUSED))
 
 
 def _end(sketch: Sketch) -> None:
-    """All that nobody has read yet, flat and side by side; a hidden layer or none; a few logits."""
+    """Concatenate all values that no step has read, add a hidden layer or none, and a few logits."""
     draw = sketch.draw
     flat = None
     for leaf in sketch.leaves():
@@ -157,5 +157,5 @@ def _end(sketch: Sketch) -> None:
         hidden = sketch.add("aten.linear.default", flat, draw.weight(5, size), draw.tensor(5))
         flat, size = sketch.add(draw.pick(["aten.relu.default", "aten.tanh.default"]), hidden), 5
     classes = draw.whole(2, 4)
-    offset = draw.pick([0.0, 0.0, 100.0])  # a common one: no objective but "class" should see it
+    offset = draw.pick([0.0, 0.0, 100.0])  # added to all logits: only the objective "class" may see it
     sketch.add("aten.linear.default", flat, draw.weight(classes, size), draw.tensor(classes) + offset)

@@ -1,4 +1,4 @@
-"""ONNX's layers: products, convolutions, normalisation, pools and sums, with uneven pads and every automatic one."""
+"""Random ONNX layers: products, convolutions, batch norm, pools and reductions, with uneven and automatic padding."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _window(f: File, sizes: tuple[int, ...], *, dilated: bool = True) -> dict[st
 
 
 def _matmul(f: File, op: str, x: str) -> str:
-    """From either side, by a matrix, a vector or a stack."""
+    """Multiply from the left or the right, by a matrix, a vector or a stack of matrices."""
     shape = f.shape(x)
     stack = shape[:-2] if len(shape) > 2 and f.draw.chance(0.4) else (1,) if f.draw.chance(0.1) else ()
     if f.draw.chance(0.6) or len(shape) < 2:
@@ -119,7 +119,7 @@ def _reduce(f: File, op: str, x: str) -> str:
     return f.moved(op, x, 13 if op == "ReduceSum" else 18, {"axes": ints(*axes)}, **keep)
 
 
-LAYERS: dict[str, Make] = {
+LAYER_MAKERS: dict[str, Make] = {
     "MatMul": _matmul,
     "Gemm": _gemm,
     "Conv": _conv,

@@ -1,4 +1,4 @@
-"""ONNX's norms by a sample's own statistics, what is made of all entries along axes, and attention."""
+"""Random ONNX norms by a sample's own statistics, reductions along axes, and attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _axes(f: File, x: str) -> list[int]:
 
 
 def _reduced(f: File, op: str, x: str) -> str:
-    """Axes are an input from opset 18 on."""
+    """Axes are an attribute before opset 18, and an input from then on."""
     x = positive(f, x) if op == "ReduceLogSum" else x
     return f.moved(op, x, 18, {"axes": ints(*_axes(f, x))}, keepdims=f.draw.whole(0, 1))
 
@@ -39,7 +39,7 @@ def _group_norm(f: File, op: str, x: str) -> str:
 
 
 def _mean_variance(f: File, op: str, x: str) -> str:
-    """Away from 0: means of it are nothing but rounding, and onnx's evaluator has no double precision for it."""
+    """Add 0.5: the mean is 0 up to rounding errors, and onnx's evaluator has no double precision for this operator."""
     return f.add("Add", f.add(op, x, axes=_axes(f, x)), f.number(0.5))
 
 
@@ -68,7 +68,7 @@ def _attention(f: File, op: str, x: str) -> str:
 
 
 REDUCED = ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp", "ReduceProd")
-NORMS: dict[str, Make] = {
+NORM_MAKERS: dict[str, Make] = {
     **dict.fromkeys(REDUCED, _reduced),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _layer_norm),
     **dict.fromkeys(("GroupNormalization", "InstanceNormalization"), _group_norm),

@@ -1,4 +1,4 @@
-"""ONNX's functions of one scalar, sums, products and maxima, with constants that broadcast in every way."""
+"""Random ONNX functions of one scalar, sums, products and maxima, with constants of every shape that broadcasts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from fuzz.hunting.draw import Undrawn
-from fuzz.hunting.onnx_sketch import KINDS, File
+from fuzz.hunting.onnx_sketch import ELEMENT_TYPES, File
 from tests.graph.onnx.files import Array, ints
 
-Make = Callable[[File, str, str], str]  # (what is drawn so far, the operation, the value it reads)
+Make = Callable[[File, str, str], str]  # (the file so far, the operator, its input) -> its output
 
 
 def line(f: File, x: str, slope: float, start: float) -> str:
@@ -20,11 +20,11 @@ def line(f: File, x: str, slope: float, start: float) -> str:
 
 
 def aimed(f: File, x: str, *points: float) -> str:
-    """Sometimes a line of x around one of the points."""
+    """Return x, or sometimes a line of x around one of the points."""
     if not points or f.draw.chance(0.6):
         return x
     low, high = float(f[x].min()), float(f[x].max())
-    if high - low < 0.05 * max(abs(low), abs(high)):  # what is left of single precision would be noise
+    if high - low < 0.05 * max(abs(low), abs(high)):  # scaling a small difference would give rounding noise
         return x
     slope = f.draw.pick([1.0, 4.0]) / max(high - low, 1e-3)
     return line(f, x, slope, f.draw.pick(points) - slope * f.draw.between(low, high))
@@ -35,7 +35,7 @@ def positive(f: File, x: str) -> str:
 
 
 def _plain(*bends: float, **choices: Sequence[float]) -> Make:
-    """f(x), each attribute drawn or left out."""
+    """Return a maker of f(x); each attribute is drawn or left out."""
 
     def make(f: File, op: str, x: str) -> str:
         settings: dict[str, Any] = {
@@ -51,7 +51,7 @@ def _positive(f: File, op: str, x: str) -> str:
 
 
 def partner(f: File, x: str) -> str | None:
-    """Another value that broadcasts with x, of any rank."""
+    """Return another value of any rank that broadcasts with x, or None."""
     shape = f[x].shape
     fitting = [name for name in f.names() if name != x and _broadcasts(f[name].shape, shape)]
     return f.draw.pick(fitting) if fitting else None
@@ -74,7 +74,7 @@ def _two(f: File, op: str, x: str) -> str:
 
 
 def _mul(f: File, op: str, x: str) -> str:
-    """By a constant, by itself, or by a gate."""
+    """Multiply by a constant, by x itself, or by a gate of x."""
     match f.draw.whole(0, 3):
         case 0:
             return f.add(op, x, x)
@@ -105,14 +105,14 @@ def _many(f: File, op: str, x: str) -> str:
 
 
 def _pow(f: File, op: str, x: str) -> str:
-    """One exponent for all, in a constant of any shape that broadcasts."""
+    """Raise to one exponent, given as a constant of any shape that broadcasts."""
     exponent = f.draw.pick([2.0, 2.0, 1.0, 0.5, -1.0, -0.5, -2.0, 3.0])
     shape = f.draw.like(f.shape(x)) if f.draw.chance(0.5) else _wider(f, x)
     return f.add(op, x if exponent == 2 else positive(f, x), np.full(shape, exponent, dtype=f.dtype))
 
 
 def _wider(f: File, x: str) -> tuple[int, ...]:
-    """A shape that makes axes of size 1 larger, seldom also that of the samples, where there is one."""
+    """Draw a shape that expands axes of size 1, rarely that of the samples as well, if there is one sample."""
     samples = f.draw.whole(1, 3) if f.batch == 1 and f.draw.chance(0.2) else 1
     return (samples, *(f.draw.whole(1, 3) if n == 1 else n for n in f.shape(x)))
 
@@ -136,7 +136,7 @@ def _gelu(f: File, op: str, x: str) -> str:
 
 
 def _where(f: File, op: str, x: str) -> str:
-    """Softplus as exporters write it, its limit in a constant of any shape; or a choice by a constant mask."""
+    """Select by a constant mask, or write softplus as exporters do, with a threshold of any shape."""
     if op == "Where" and f.draw.chance(0.5):
         mask = np.asarray(f.floats(*f.draw.like(f.shape(x))) > 0)
         other = operand(f, x)
@@ -149,7 +149,7 @@ def _where(f: File, op: str, x: str) -> str:
 
 
 def _cast(f: File, op: str, x: str) -> str:
-    return f.add(op, x, to=KINDS[f.dtype])
+    return f.add(op, x, to=ELEMENT_TYPES[f.dtype])
 
 
 def _dropout(f: File, op: str, x: str) -> str:
@@ -161,15 +161,15 @@ def _softmax(f: File, op: str, x: str) -> str:
 
 
 def _samples(f: File, op: str, x: str) -> str:
-    """How many samples or scalars there are, used as a number: only where the file fixes it does it have a meaning."""
+    """Use the number of samples or scalars as a number, which is well defined only if the file fixes it."""
     place = f.add(op, x)
     if op == "Shape":
         place = f.add("Gather", place, ints(f.draw.whole(0, f[x].ndim - 1)), axis=0)
-    return f.add(f.draw.pick(["Add", "Mul"]), x, f.add("Cast", place, to=KINDS[f.dtype]))
+    return f.add(f.draw.pick(["Add", "Mul"]), x, f.add("Cast", place, to=ELEMENT_TYPES[f.dtype]))
 
 
 def constants_of(f: File, op: str, x: str) -> str:
-    """A constant that the file computes from others."""
+    """Add a constant that the file computes from another constant."""
     tensor = helper.make_tensor("value", TensorProto.FLOAT, [1], [f.draw.between(-1, 1)])
     filled: Any = f.add("ConstantOfShape", ints(*f.shape(x)[-1:]), value=tensor)
     if f.dtype != np.float32:
@@ -177,7 +177,7 @@ def constants_of(f: File, op: str, x: str) -> str:
     return f.add("Add", x, f.add(f.draw.pick(["Neg", "Exp", "Tanh"]), filled))
 
 
-SCALARS: dict[str, Make] = {
+SCALAR_MAKERS: dict[str, Make] = {
     **{op: _plain(0.0) for op in ("Relu", "Abs", "Neg", "Sigmoid", "Tanh", "Erf", "Exp", "Identity", "Softsign")},
     **{op: _plain(0.0, 1.0, -3.0, 3.0) for op in ("HardSwish", "Mish")},
     **dict.fromkeys(("Log", "Sqrt", "Reciprocal"), _positive),

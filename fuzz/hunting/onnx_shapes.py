@@ -1,4 +1,4 @@
-"""ONNX's operators that move, repeat, drop or pad entries, with negative axes and steps, far starts and mixed pads."""
+"""Random ONNX operators that move, repeat, drop or pad entries, with negative axes and steps and far starts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from fuzz.hunting.onnx_scalars import Make, partner
 from fuzz.hunting.onnx_sketch import File
 from tests.graph.onnx.files import Array, ints
 
-NONE = np.zeros(0, dtype=np.float32)
+EMPTY_INPUT = np.zeros(0, dtype=np.float32)
 
 
 def _axis(f: File, rank: int, since: int = 11) -> int:
-    """Sometimes counted from the end, in opsets that know it."""
+    """Draw an axis; it may be counted from the end in opsets that allow it."""
     axis = f.draw.axis(rank)
     return axis if f.opset >= since else axis % rank
 
 
 def _batch(f: File) -> int:
-    """What stands for the samples in a shape: 0 for "as it is", -1 for the rest, or the number that the file fixes."""
+    """Return the entry of the samples in a shape: 0 for "unchanged", or the number that the file fixes."""
     return f.batch if isinstance(f.batch, int) and f.draw.chance(0.5) else 0
 
 
@@ -42,7 +42,7 @@ def _flatten(f: File, op: str, x: str) -> str:
 def _squeeze(f: File, op: str, x: str) -> str:
     axis = _axis(f, f[x].ndim + 1)
     wide = _unsqueezed(f, x, axis)
-    if f.batch != "n" and f.draw.chance(0.2):  # all axes of size 1, in a free batch of one also that of the samples
+    if f.batch != "n" and f.draw.chance(0.2):  # all axes of size 1; with one sample, its axis too
         return f.add(op, wide)
     return f.moved(op, wide, 13, {"axes": ints(axis)})
 
@@ -58,7 +58,7 @@ def _unsqueeze(f: File, op: str, x: str) -> str:
 
 
 def _transpose(f: File, op: str, x: str) -> str:
-    """The samples stay in front; or they go to the end, entries are taken, and they come back."""
+    """Permute the axes of a sample; or move the samples to the end, gather entries, and move the samples back."""
     rank = f[x].ndim
     if f.draw.chance(0.8):
         return f.add(op, x, perm=[0, *(k + 1 for k in f.draw.order(rank - 1))])
@@ -88,7 +88,7 @@ def _concat(f: File, op: str, x: str) -> str:
 
 
 def _slice(f: File, op: str, x: str) -> str:
-    """Starts and ends far outside, and, from opset 10 on, any axes and steps."""
+    """Slice with starts and ends out of range and, from opset 10 on, with any axes and steps."""
     rank = f[x].ndim
     axes = [k + 1 for k in f.draw.order(rank - 1)[: f.draw.whole(1, min(2, rank - 1))]]
     sizes = [f[x].shape[axis] for axis in axes]
@@ -141,13 +141,13 @@ def _blocks(f: File, op: str, x: str) -> str:
 
 
 def _pad(f: File, op: str, x: str) -> str:
-    """Every mode; uneven, and negative ones beside positive ones."""
+    """Pad with every mode, unevenly, with negative numbers beside positive ones."""
     rank = f[x].ndim
     low = -1 if f.draw.chance(0.4) else 0
     pads = [0, *f.draw.wholes(rank - 1, low, 2), 0, *f.draw.wholes(rank - 1, low, 2)]
     modes = ["constant", "constant", "reflect", "edge", *(["wrap", "wrap"] if f.opset >= 19 else [])]
     mode = f.draw.pick(modes)
-    if mode != "constant":  # torch pads up to three axes of a map in this way
+    if mode != "constant":  # torch pads at most three axes of a map with this mode
         pads = [p if f.draw.chance(0.6) else 0 for p in pads]
     if f.opset >= 18 and f.draw.chance(0.3):
         axes = [k + 1 for k in f.draw.order(rank - 1)[: f.draw.whole(1, rank - 1)]]
@@ -158,16 +158,16 @@ def _pad(f: File, op: str, x: str) -> str:
     return f.moved(op, x, 11, {"pads": ints(*pads), **value}, mode=mode)
 
 
-_FACTORS = [1.0, 2.0, 1.5, 0.5, 0.6, 1.7, 3.0]
-_WHERE = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"]
-_WHERE += ["half_pixel_symmetric"]
+_SCALE_FACTORS = [1.0, 2.0, 1.5, 0.5, 0.6, 1.7, 3.0]
+_COORDINATE_MODES = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"]
+_COORDINATE_MODES += ["half_pixel_symmetric"]
 
 
 def _resize(f: File, op: str, x: str) -> str:
     shape = f.shape(x)
     if len(shape) < 2:
         raise Undrawn("no map")
-    scales = np.array([1, 1, *(f.draw.pick(_FACTORS) for _ in shape[1:])], dtype=np.float32)
+    scales = np.array([1, 1, *(f.draw.pick(_SCALE_FACTORS) for _ in shape[1:])], dtype=np.float32)
     mode = f.draw.pick(["nearest", "nearest", "nearest", "linear"])
     if op == "Upsample":
         return f.add(op, x, scales=scales.tolist(), mode=mode) if f.opset < 9 else f.add(op, x, scales, mode=mode)
@@ -175,13 +175,13 @@ def _resize(f: File, op: str, x: str) -> str:
         return f.add(op, x, scales, mode=mode)
     how: dict[str, Any] = {"mode": mode}
     if f.draw.chance(0.7):
-        how["coordinate_transformation_mode"] = f.draw.pick(_WHERE)
+        how["coordinate_transformation_mode"] = f.draw.pick(_COORDINATE_MODES)
     if f.draw.chance(0.7):
         how["nearest_mode"] = f.draw.pick(["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])
     if f.draw.chance(0.6):
-        return f.add(op, x, NONE, scales, **how)
+        return f.add(op, x, EMPTY_INPUT, scales, **how)
     sizes = [f.draw.whole(1, 2 * n) for n in shape[1:]]
-    return f.add(op, x, NONE, NONE, ints(f.samples(), shape[0], *sizes), **how)
+    return f.add(op, x, EMPTY_INPUT, EMPTY_INPUT, ints(f.samples(), shape[0], *sizes), **how)
 
 
 def _cumsum(f: File, op: str, x: str) -> str:
@@ -197,10 +197,10 @@ def _trilu(f: File, op: str, x: str) -> str:
 
 
 def _scatter(f: File, op: str, x: str) -> str:
-    """Constants, or parts of another value, written over entries."""
+    """Write constants, or entries of another value, over entries of x."""
     axis = _axis(f, f[x].ndim)
     shape = (f.samples(), *(f.draw.whole(1, n) for n in f.shape(x)))
-    order = np.argsort(f.floats(f[x].shape[axis]))[: shape[axis]].astype(np.int64)  # no place twice
+    order = np.argsort(f.floats(f[x].shape[axis]))[: shape[axis]].astype(np.int64)  # no position twice
     aligned = order.reshape([-1 if k == axis % f[x].ndim else 1 for k in range(len(shape))])
     index = np.broadcast_to(aligned, shape).copy()
     how: dict[str, Any] = {"reduction": f.draw.pick(["none", "add", "mul"])} if f.opset >= 16 else {}
@@ -209,7 +209,7 @@ def _scatter(f: File, op: str, x: str) -> str:
 
 
 def _scatter_nd(f: File, op: str, x: str) -> str:
-    """Whole parts of every sample overwritten: the places of a sample, written down for each of them."""
+    """Overwrite whole slices of every sample; the positions are repeated for each sample."""
     shape, count = f.shape(x), f.samples()
     places = f.draw.order(shape[0])[: f.draw.whole(1, shape[0])]
     index = np.array([[[n, k] for k in places] for n in range(count)], dtype=np.int64)
@@ -218,7 +218,7 @@ def _scatter_nd(f: File, op: str, x: str) -> str:
 
 
 def _col2im(f: File, op: str, x: str) -> str:
-    """Columns of blocks, added up where they overlap; x is brought into the shape that this takes."""
+    """Sum overlapping blocks of columns; x is first brought into the required shape."""
     size, kernel = f.draw.wholes(2, 2, 4), f.draw.wholes(2, 1, 2)
     strides, pads = f.draw.wholes(2, 1, 2), f.draw.wholes(4, 0, 1)
     count = [(n + a + b - k) // s + 1 for n, k, s, a, b in zip(size, kernel, strides, pads[:2], pads[2:], strict=True)]
@@ -238,7 +238,7 @@ def _einsum(f: File, op: str, x: str) -> str:
     return f.add(op, x, w, equation=f.draw.pick(patterns))
 
 
-SHAPES: dict[str, Make] = {
+SHAPE_MAKERS: dict[str, Make] = {
     "Reshape": _reshape,
     "Flatten": _flatten,
     "Squeeze": _squeeze,

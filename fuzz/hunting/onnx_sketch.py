@@ -1,4 +1,4 @@
-"""An ONNX file in the making: every node is run by onnxruntime as it is drawn, on the values before it."""
+"""Builder of a random ONNX file: onnxruntime runs every node as soon as it is drawn."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from fuzz.hunting.draw import Draw, Undrawn
-from fuzz.hunting.sketch import LARGEST
+from fuzz.hunting.sketch import MAX_VALUE_SCALARS
 from tests.graph.onnx.files import Array
 
-onnxruntime.set_default_logger_severity(4)  # it warns of old opsets, which are meant
+onnxruntime.set_default_logger_severity(4)  # no warnings about old opsets, which are drawn on purpose
 
-KINDS = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
+ELEMENT_TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
 
 
 class File:
-    """Nodes and constants from x on, and the value of everything at some inputs."""
+    """Nodes and constants that start from x, with the value of every name for a few inputs."""
 
     def __init__(self, draw: Draw, opset: int, x: Array, batch: int | str) -> None:
         self.draw, self.opset, self.batch, self.dtype = draw, opset, batch, x.dtype
@@ -34,7 +34,7 @@ class File:
         return self.values[name]
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Of one sample, which must have axes."""
+        """Return the shape of one sample; raise Undrawn if it has no axes."""
         if self.values[name].ndim < 2:
             raise Undrawn("one number a sample")
         return self.values[name].shape[1:]
@@ -47,19 +47,19 @@ class File:
         return np.array(value, dtype=self.dtype)
 
     def samples(self) -> int:
-        """How many there are, for constants that have one row for each: the file must fix it."""
+        """Return the number of samples, for constants with a row for each; raise Undrawn if it is not fixed."""
         if not isinstance(self.batch, int):
             raise Undrawn("any number of samples")
         return self.batch
 
     def names(self) -> list[str]:
-        """What a node may read: floats, with the samples in front."""
+        """Return the values that a node may read: floats, with the samples in front."""
         return [name for name, value in self.values.items() if value.dtype == self.dtype and value.ndim > 1]
 
     def add(self, op: str, *inputs: str | Array, outputs: int = 1, sound: bool = True, **attributes: Any) -> str:
-        """One more node; arrays among its inputs become constants of the file. `Undrawn` if onnxruntime refuses it.
+        """Add a node; arrays among its inputs become constants. Raise Undrawn if onnxruntime refuses it.
 
-        Where it has several outputs, the one that counts is drawn. `sound=False`: kept although it may be damaged.
+        Of several outputs, a random one becomes the current value. `sound=False` keeps a node that may be damaged.
         """
         known = onnx.defs.has(op, max_inclusive_version=self.opset)
         if not known:
@@ -72,13 +72,13 @@ class File:
         self.values.update(zip(names, results, strict=True))
         name = self.draw.pick(names)
         value = self.values[name]
-        if value.dtype == self.dtype and value.ndim:  # a single number is for others to read
+        if value.dtype == self.dtype and value.ndim:  # a single number is not a current value
             self._useful(value)
             self.last = name
         return name
 
     def moved(self, op: str, x: str, since: int, values: dict[str, Array], outputs: int = 1, **attributes: Any) -> str:
-        """A node whose settings are attributes before opset `since`, and inputs from then on."""
+        """Add a node whose settings are attributes before opset `since`, and inputs from then on."""
         if self.opset >= since:
             return self.add(op, x, *values.values(), outputs=outputs, **attributes)
         plain = {key: value.tolist() for key, value in values.items()}
@@ -90,7 +90,7 @@ class File:
         return name
 
     def _useful(self, value: Array) -> None:
-        if not 0 < value.size <= LARGEST * len(self.values["x"]):
+        if not 0 < value.size <= MAX_VALUE_SCALARS * len(self.values["x"]):
             raise Undrawn("no value of a useful size")
         if not np.isfinite(value).all() or (not self.draw.odd and np.abs(value).max() > 1e4):
             raise Undrawn("values that are too large")
@@ -110,8 +110,8 @@ class File:
             raise Undrawn(str(error)) from error
 
     def model(self) -> onnx.ModelProto:
-        """The whole file, from x to y: flat, if it is not yet."""
-        kind = KINDS[self.dtype]
+        """Return the whole file, from x to y; y is flattened if necessary."""
+        kind = ELEMENT_TYPES[self.dtype]
         x = helper.make_tensor_value_info("x", kind, [self.batch, *self.values["x"].shape[1:]])
         y = helper.make_tensor_value_info("y", kind, None)
         end = helper.make_node("Flatten", [self.last], ["y"])
@@ -119,7 +119,7 @@ class File:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """What is added inside is taken back if it comes to nothing."""
+        """Remove the nodes that the block has added if it raises Undrawn."""
         before = len(self.nodes), dict(self.constants), dict(self.values), self.last
         try:
             yield
@@ -129,7 +129,7 @@ class File:
             raise
 
     def described(self) -> list[str]:
-        """One line a node; constants by value where they are short."""
+        """Write one line for each node, with short constants by value."""
         return [self._word(node) for node in self.nodes]
 
     def _word(self, node: onnx.NodeProto) -> str:
@@ -166,7 +166,7 @@ def packed(
 
 
 def run(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Array]:
-    """All outputs, as onnxruntime computes them, without rewriting the graph."""
+    """Run all outputs by onnxruntime without rewriting the graph."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4

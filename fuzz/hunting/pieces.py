@@ -1,8 +1,8 @@
-"""The exact maximum of a piecewise linear network over a ball: a linear program for each choice of pieces.
+"""The exact maximum of a piecewise linear network over a ball: one linear program for each choice of pieces.
 
-On the part of the ball where every kink is on a given side the network is affine. Parts whose affine value stays below
-what is reached already, on the whole box, are left out; so are those of pieces that no point of the box has. An ℓ2 ball
-is cut out by tangent planes, as many as it takes.
+If the side of every kink is given, the network is affine on the remaining part of the ball. A part is skipped if no
+point of the box lies in it, or if its affine value on the whole box stays below the best value so far. An ℓ2 ball is
+described by tangent planes, which are added until the solution lies in the ball.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from proofmap.graph.ir import Node
 from proofmap.graph.ops import LINEAR, compute
 from tests.bounds.exact import Array
 
-Affine = tuple[Array, Array]  # weight (n, d) and bias (n,), of the input
-Conditions = list[Affine]  # weight x + bias <= 0, all of them
-Piece = tuple[Array, float, Conditions]  # a row and a bias of the input, where the conditions hold
+Affine = tuple[Array, Array]  # weight (n, d) and bias (n,) as functions of the input
+Conditions = list[Affine]  # weight x + bias <= 0 for all of them
+Piece = tuple[Array, float, Conditions]  # a row and a bias as functions of the input, valid where the conditions hold
 
 
 def straight(graph: Graph) -> bool:
-    """Whether all pieces of the network are affine, and known here."""
-    known = {*LINEAR, *_KINKS, "clamp", "maximum", "max_pool", "input"}
+    """Return whether all operations are linear or piecewise linear, and known here."""
+    known = {*LINEAR, *_KINK_POSITIONS, "clamp", "maximum", "max_pool", "input"}
     return all(node.op in known for node in graph.nodes)
 
 
 def kinks(graph: Graph) -> int:
-    """How many entries have pieces to choose from."""
+    """Return the number of entries that have more than one piece."""
     return sum(node.size for node in graph.nodes if node.op not in LINEAR and node.op != "input")
 
 
 def largest(graph: Graph, single: Family, rows: Array, least: float) -> float:
-    """max over the one ball and over rows · f, or `least` where that is larger."""
+    """Return the maximum of rows · f over the only ball, or `least` if that is larger."""
     low, high = (end.flatten().numpy() for end in single.box())
     size = len(low)
     nodes = list(graph.nodes[1:])
@@ -57,7 +57,7 @@ def largest(graph: Graph, single: Family, rows: Array, least: float) -> float:
 def _parts(
     graph: Graph, nodes: list[Node], values: dict[str, Affine], conditions: Conditions, box: tuple[Array, Array]
 ) -> Iterator[tuple[dict[str, Affine], Conditions]]:
-    """Every choice of pieces: what the nodes are of the input, and where."""
+    """Yield every choice of pieces: the nodes as affine functions of the input, and the conditions."""
     if not nodes:
         yield values, conditions
         return
@@ -74,7 +74,7 @@ def _parts(
 
 
 def _chosen(entries: list[list[Piece]], box: tuple[Array, Array]) -> Iterator[list[Piece]]:
-    """One piece for each entry, of those that the box has."""
+    """Yield choices of one piece for each entry, of the pieces that meet the box."""
     if not entries:
         yield []
         return
@@ -84,18 +84,18 @@ def _chosen(entries: list[list[Piece]], box: tuple[Array, Array]) -> Iterator[li
             yield [piece, *rest]
 
 
-_KINKS = {"relu": (0.0,), "leaky_relu": (0.0,), "abs": (0.0,)}
+_KINK_POSITIONS = {"relu": (0.0,), "leaky_relu": (0.0,), "abs": (0.0,)}
 
 
 def _pieces(graph: Graph, node: Node, inputs: list[Affine]) -> list[list[Piece]]:
-    """Of each entry of a nonlinear node."""
+    """Return the pieces of each entry of a nonlinear node."""
     if node.op == "maximum":
         (one, a), (other, b) = inputs
         return [_largest_of([(one[k], a[k]), (other[k], b[k])]) for k in range(node.size)]
     ((weight, bias),) = inputs
     if node.op == "max_pool":
         return [_largest_of([(weight[i], bias[i]) for i in seen]) for seen in _windows(graph, node)]
-    ends_of = (node.attributes["low"], node.attributes["high"]) if node.op == "clamp" else _KINKS[node.op]
+    ends_of = (node.attributes["low"], node.attributes["high"]) if node.op == "clamp" else _KINK_POSITIONS[node.op]
     ends = [-inf, *(k for k in ends_of if np.isfinite(k)), inf]
     entries: list[list[Piece]] = [[] for _ in range(node.size)]
     for start, stop in pairwise(ends):
@@ -125,7 +125,7 @@ def _largest_of(rows: list[tuple[Array, float]]) -> list[Piece]:
 
 
 def _windows(graph: Graph, node: Node) -> list[list[int]]:
-    """The entries that each entry of a pool is the largest of."""
+    """Return, for each entry of a pool, the input entries in its window."""
     shape = graph[node.inputs[0]].shape
     size = torch.Size(shape).numel()
     unit = torch.eye(size, dtype=torch.float64).reshape(size, *shape)
@@ -134,7 +134,7 @@ def _windows(graph: Graph, node: Node) -> list[list[int]]:
 
 
 def _pushed(node: Node, inputs: list[Affine], shapes: list[tuple[int, ...]]) -> Affine:
-    """A linear node of values that are affine."""
+    """Apply a linear node to affine values."""
     straight_part = replace(node, bias=None)
     parts = [torch.from_numpy(weight.T.copy()).reshape(-1, *s) for (weight, _), s in zip(inputs, shapes, strict=True)]
     biases = [torch.from_numpy(bias).reshape(1, *s) for (_, bias), s in zip(inputs, shapes, strict=True)]
@@ -143,7 +143,7 @@ def _pushed(node: Node, inputs: list[Affine], shapes: list[tuple[int, ...]]) -> 
 
 
 def program(goal: Array, conditions: Conditions, single: Family) -> float:
-    """max goal · x over the ball where the conditions hold; -inf where nothing is left."""
+    """Return max goal · x over the part of the ball where the conditions hold; -inf if it is empty."""
     x = single.x.flatten().numpy()
     low, high = (end.flatten().numpy() for end in single.box())
     above = np.concatenate([np.empty((0, len(x))), *(weight for weight, _ in conditions)])
@@ -162,7 +162,7 @@ def program(goal: Array, conditions: Conditions, single: Family) -> float:
         off = answer.x[: len(x)] - x
         if single.norm != 2 or np.linalg.norm(off) <= (1 + 1e-6) * float(single.eps):
             return -float(answer.fun)
-        out = off / np.linalg.norm(off)  # out · (x - centre) <= ε: the ball lies there, this point does not
+        out = off / np.linalg.norm(off)  # out · (x - centre) <= ε holds on the ball, but not at this point
         above, limits = np.vstack([above, out]), np.append(limits, float(single.eps) + out @ x)
 
 

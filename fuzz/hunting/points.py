@@ -1,4 +1,4 @@
-"""Points of balls that bounds must hold at: drawn inside, at the corners, and where gradients lead."""
+"""Points of balls at which bounds must hold: uniform points, corners, and points from gradient steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.bounds.attack import climbed_points
 
 
 def points_of(graph: Graph, single: Family, generator: torch.Generator, samples: int = 16) -> Tensor:
-    """(P, n, *shape) of n balls without groups: their centres, uniform points, corners, climbed ones."""
+    """Return points (P, n, *shape) of n balls without groups: centres, uniform points, corners, and attacked points."""
     deltas = torch.cat([_drawn(single, generator, samples), climbed_points(graph, single, steps=5)])
     return single.x + _inside(single, deltas)
 
@@ -22,8 +22,9 @@ def points_of(graph: Graph, single: Family, generator: torch.Generator, samples:
 def climbed_from(
     value: Callable[[Tensor], Tensor], single: Family, generator: torch.Generator, samples: int, steps: int
 ) -> Tensor:
-    """(P, n, *shape) of n balls without groups: centres, uniform points, corners, and wherever a value (P, n) of points
-    (P, n, *shape) leads from all of them, step by step.
+    """Return points (P, n, *shape) of n balls without groups: centres, uniform points, corners, and gradient steps.
+
+    The steps start at all these points and increase `value`: points (P, n, *shape) -> numbers (P, n).
     """
     deltas = [_drawn(single, generator, samples)]
     wide = (single.upper - single.lower).flatten(1).amax(1).reshape(-1, *(1,) * (single.x.ndim - 1))
@@ -42,7 +43,7 @@ def climbed_from(
 
 
 def _drawn(single: Family, generator: torch.Generator, samples: int) -> Tensor:
-    """δ: uniform, corners, the ends of the boxes, and 0."""
+    """Return perturbations: uniform ones, corners, the ends of the boxes, and 0."""
     inside = single.sample(samples, generator)
     noise = torch.randn((samples // 2, *single.x.shape), generator=generator, dtype=single.x.dtype)
     sparse = noise * (torch.rand(noise.shape, generator=generator) > 0.7)
@@ -53,13 +54,13 @@ def _drawn(single: Family, generator: torch.Generator, samples: int) -> Tensor:
 
 def _inside(single: Family, deltas: Tensor) -> Tensor:
     outside = ~single.contains(deltas, 1e-5)
-    if bool(outside.any()) and bool((single.eps > 1e-300).all()):  # tolerances of subnormal radii are zero
+    if bool(outside.any()) and bool((single.eps > 1e-300).all()):  # the tolerance of a subnormal radius is zero
         raise Found("unsound", f"{int(outside.sum())} points that the balls gave are outside them")
     return deltas
 
 
 def values_of(graph: Graph, points: Tensor) -> dict[str, Tensor]:
-    """Every node's value at points (P, n, *input): (P, n, *shape), in float64 whatever the graph's precision."""
+    """Return every node's value (P, n, *shape) at points (P, n, *input), in float64 for any precision of the graph."""
     wide = graph.to(torch.device("cpu"), torch.float64)
     count = points.shape[:2]
     values = {wide.input.name: points.double().flatten(0, 1)}

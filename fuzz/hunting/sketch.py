@@ -1,4 +1,4 @@
-"""A network in the making: steps that read earlier values, run on probes as they are drawn."""
+"""Builder of a random torch network: each step is run on probe inputs as soon as it is drawn."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from fuzz.hunting.draw import Draw, Undrawn
 
-LARGEST = 400  # scalars in one sample's value
-_HIGH = 1e6
+MAX_VALUE_SCALARS = 400  # size of one sample's value
+_MAX_ABSOLUTE_VALUE = 1e6  # except in odd networks
 
 
 @dataclass(frozen=True)
 class Ref:
-    """The value of an earlier step; 0 is the input."""
+    """The value of a step, by its number; 0 is the input."""
 
     index: int
 
@@ -27,7 +27,7 @@ class Ref:
 
 
 class Step(nn.Module):
-    """One operation on earlier values. Its tensors are buffers, so that they follow the network's precision."""
+    """One operation on earlier values. Its tensors are buffers, so that they take the network's precision."""
 
     def __init__(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Step(nn.Module):
         return [part for part in parts if isinstance(part, Ref)]
 
     def results(self, values: list[Tensor]) -> Any:
-        """All that the operation returns."""
+        """Return everything that the operation returns."""
         return self.function(*(self._found(a, values) for a in self.args), **self.kwargs)
 
     def forward(self, values: list[Tensor]) -> Tensor:
@@ -62,7 +62,7 @@ class Step(nn.Module):
         return result
 
     def described(self) -> str:
-        """As a line to read, its constants by shape, or by value where they are one number."""
+        """Write the step as one line; constants by their shape, or by value if they are one number."""
         args = [self._word(a) for a in self.args] + [f"{k}={v}" for k, v in self.kwargs.items()]
         return f"{self.name}({', '.join(args)})" + (f"[{self.item}]" if self.item else "")
 
@@ -80,7 +80,7 @@ class _Buffer:
 
 
 class Network(nn.Module):
-    """Steps in a row, each reading any of the values before it; the last is the output."""
+    """A sequence of steps; each may read any earlier value, and the last one is the output."""
 
     def __init__(self, steps: list[Step]) -> None:
         super().__init__()
@@ -96,12 +96,12 @@ class Network(nn.Module):
         return [step.name for step in self.steps if isinstance(step, Step)]
 
     def described(self) -> list[str]:
-        """One line a step."""
+        """Write one line for each step."""
         return [f"v{k} = {step.described()}" for k, step in enumerate(self.steps, 1) if isinstance(step, Step)]
 
 
 class Sketch:
-    """What is drawn so far: the steps, and the value of each at the probes (n, *shape)."""
+    """The steps drawn so far, and the value of each at the probes (n, *shape)."""
 
     def __init__(self, draw: Draw, probes: Tensor) -> None:
         self.draw = draw
@@ -116,7 +116,7 @@ class Sketch:
         return Ref(len(self.values) - 1)
 
     def leaves(self) -> list[Ref]:
-        """What no step reads: the last value always, the input never."""
+        """Return the values that no step reads, without the input; the last value is always among them."""
         read = {ref for step in self.steps for ref in step.reads()}
         return [ref for ref in map(Ref, range(1, len(self.values))) if ref not in read]
 
@@ -124,25 +124,25 @@ class Sketch:
         return Network(self.steps).eval()
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
-        """Of one sample, which must have axes."""
+        """Return the shape of one sample; raise Undrawn if it has no axes."""
         if self[ref].ndim < 2:
             raise Undrawn("one number a sample")
         return tuple(self[ref].shape[1:])
 
     def add(self, op: str, *args: Any, function: Callable[..., Any] | None = None, **kwargs: Any) -> Ref:
-        """One more step, if torch takes it and its values at the probes are finite; else `Undrawn`."""
+        """Add a step; raise Undrawn if torch refuses it or its values at the probes are not finite."""
         step = Step(op, function or operator_of(op), args, kwargs)
         try:
             with torch.no_grad():
                 out = step.results(self.values)
-                if isinstance(out, list | tuple):  # several results: of a split any of them, elsewhere the first
+                if isinstance(out, list | tuple):  # any part of a split, otherwise the first result
                     step.item = self.draw.whole(0, len(out) - 1) if isinstance(out, list) else 0
                 value = step(self.values)
         except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError) as error:
             raise Undrawn(str(error)) from error
-        if not value.is_floating_point() or value.ndim < 1 or not 0 < value[0].numel() <= LARGEST:
+        if not value.is_floating_point() or value.ndim < 1 or not 0 < value[0].numel() <= MAX_VALUE_SCALARS:
             raise Undrawn("no value of a useful size")
-        if not bool(value.isfinite().all()) or (not self.draw.odd and float(value.abs().max()) > _HIGH):
+        if not bool(value.isfinite().all()) or (not self.draw.odd and float(value.abs().max()) > _MAX_ABSOLUTE_VALUE):
             raise Undrawn("values that are too large")
         self.steps.append(step)
         self.values.append(value)
@@ -150,7 +150,7 @@ class Sketch:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """What is added inside is taken back if it comes to nothing."""
+        """Remove the steps that the block has added if it raises Undrawn."""
         steps, values = len(self.steps), len(self.values)
         try:
             yield
@@ -161,11 +161,11 @@ class Sketch:
     # --- values that suit an operation ---
 
     def line(self, x: Ref, slope: float, start: float) -> Ref:
-        """slope · x + start."""
+        """Return slope · x + start."""
         return self.add("aten.add.Scalar", self.add("aten.mul.Scalar", x, slope), start)
 
     def aimed(self, x: Ref, *points: float) -> Ref:
-        """Sometimes a line of x that reaches beyond one of the points on both sides: where a function bends."""
+        """Return x, or sometimes a line of x that passes one of the points, where a function bends."""
         if not points or self.draw.chance(0.5):
             return x
         low, high = float(self[x].min()), float(self[x].max())
@@ -175,18 +175,18 @@ class Sketch:
         return self.line(x, slope, self.draw.pick(points) - slope * self.draw.between(low, high))
 
     def positive(self, x: Ref) -> Ref:
-        """A value above zero at every probe, by some margin."""
+        """Return a value that is above zero at every probe."""
         low, high = float(self[x].min()), float(self[x].max())
         margin = self.draw.pick([0.05, 0.5, 2.0]) * max(high - low, 0.1)
         return self.add("aten.add.Scalar", x, margin - low)
 
     def kink(self, x: Ref) -> float:
-        """A number that x takes, or nearly."""
+        """Return a number equal or close to an entry of x."""
         flat = self[x].flatten()
         return float(flat[self.draw.whole(0, flat.numel() - 1)]) * self.draw.pick([1.0, 1.0, 0.9])
 
     def partner(self, x: Ref) -> Ref | None:
-        """Another value that broadcasts with x, of its rank."""
+        """Return another value of the same rank that broadcasts with x, or None."""
         shape = tuple(self[x].shape[1:])
         fitting = [
             Ref(k)
@@ -198,13 +198,13 @@ class Sketch:
         return self.draw.pick(fitting) if fitting else None
 
     def operand(self, x: Ref) -> Ref | Tensor:
-        """What meets x in a sum or a maximum: an earlier value, or a constant that broadcasts in some way."""
+        """Return the second operand of a sum or maximum: an earlier value, or a constant that broadcasts."""
         other = self.partner(x) if self.draw.chance(0.5) else None
         return self.draw.tensor(*self.draw.like(self.shape(x))) if other is None else other
 
 
 def operator_of(op: str) -> Callable[..., Any]:
-    """torch's operator of the name that export gives it: "aten.relu.default"."""
+    """Return torch's operator for the name in an exported program, such as "aten.relu.default"."""
     package, *path = op.split(".")
     operator: Any = torch.ops
     for name in (package, *path):

@@ -1,7 +1,7 @@
-"""Networks of a handful of neurons, from a seed: small enough to be searched whole, a hundred thousand times over.
+"""Tiny networks from a seed: a handful of neurons, so that an exact search takes milliseconds.
 
-They have what a tree of splits takes, and a few open units each. Every `_TURN`-th has the curved function whose turn it
-is: their lines take ten times as long as a kink.
+They contain the operations that branch and bound can split, with a few unstable units each. One network of
+`_CURVED_PERIOD` contains a curved function, because curves take ten times as long as kinks.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from proofmap.graph.sliding_windows import SlidingWindow
 from proofmap.rules import RULES
 from proofmap.rules.scalar_lines import Scalar
 
-STRAIGHT = ("relu", "relu", "relu", "leaky", "clamp", "abs")
+PIECEWISE_LINEAR = ("relu", "relu", "relu", "leaky", "clamp", "abs")
 CURVED = (
     *("tanh", "sigmoid", "gelu", "softplus", "silu", "elu", "erf", "softsign", "mish", "hardswish", "square", "exp"),
     *("log", "sqrt", "reciprocal", "shrink", "threshold", "rsqrt"),
 )
-_TURN = 40
+_CURVED_PERIOD = 40  # networks from one curved function to the next
 
 
-def taken() -> set[str]:
-    """The nonlinear operations that a tree takes: functions of one scalar, and maxima as pairs."""
+def searchable_operations() -> set[str]:
+    """Return the nonlinear operations that a search can split: functions of one scalar, and maxima of pairs."""
     alone = {op for op, rule in RULES.items() if isinstance(rule, Scalar)}
     return alone | {"maximum", "max_pool"}
 
 
 @dataclass(frozen=True, eq=False)
 class Tiny:
-    """A network, inputs, a ball with groups around each, and a question about them."""
+    """A network with inputs, a ball with groups around each input, and a target class."""
 
     graph: Graph  # in float64
     x: Tensor  # (N, *shape) float64
     ball: Ball
     mask: Tensor
-    target: Tensor  # (N,) not always the class that is predicted
+    target: Tensor  # (N,), not always the predicted class
     rival: Tensor | None
 
     def family(self, dtype: torch.dtype) -> Family:
@@ -57,12 +57,12 @@ class Tiny:
 
 
 def tiny(seed: int) -> Tiny:
-    """The network of a seed; the same one at every call."""
+    """Draw the network of a seed; every call with the same seed draws the same network."""
     draw = Draw("tiny", seed)
     draw.odd = False
     image = draw.chance(0.2)
     shape = (draw.whole(1, 2), 3, draw.whole(2, 3)) if image else (draw.whole(2, 5),)
-    number, turn = divmod(seed, _TURN)
+    number, turn = divmod(seed, _CURVED_PERIOD)
     graph = _network(draw, shape, CURVED[number % len(CURVED)] if turn == 0 else None)
     low, high = draw.pick([(0.0, 1.0), (-1.0, 1.0)])
     count = 2 if draw.chance(0.1) else 1
@@ -83,14 +83,14 @@ def tiny(seed: int) -> Tiny:
 
 
 def _network(draw: Draw, shape: tuple[int, ...], curved: str | None) -> Graph:
-    """One or two blocks, a dense layer, and two or three logits; all pieces straight, but for one layer."""
+    """Draw one or two blocks, a dense layer, and two or three logits; at most one activation is curved."""
     b = Builder(shape, 1)
     x = b.input
     for _ in range(draw.whole(0, 2)):
         x = _block(b, x, draw)
     flat = b.reshape("flat", x, (prod(b.shape(x)),))
     few = (1, 3) if curved else (4, 6)
-    x = _bent(b, _dense(b, flat, draw, draw.whole(*few)), curved or draw.pick(STRAIGHT), draw)
+    x = _bent(b, _dense(b, flat, draw, draw.whole(*few)), curved or draw.pick(PIECEWISE_LINEAR), draw)
     x = _dense(b, x, draw, draw.whole(2, 3))
     return b.finish(x, torch.device("cpu"), torch.float64)
 
@@ -102,15 +102,15 @@ def _block(b: Builder, x: str, draw: Draw) -> str:
         case "layer" if spatial:
             weight, bias = draw.weight(draw.whole(1, 2), shape[0], 2, 2), draw.tensor(1)
             slide = SlidingWindow.of((2, 2), (1, draw.whole(1, 2)), [(0, 0), (0, draw.whole(0, 1))])
-            return _bent(
-                b, weighted_layers.conv(b, "c", x, weight, bias.expand(len(weight)), slide), draw.pick(STRAIGHT), draw
-            )
+            layer = weighted_layers.conv(b, "c", x, weight, bias.expand(len(weight)), slide)
+            return _bent(b, layer, draw.pick(PIECEWISE_LINEAR), draw)
         case "layer" if len(shape) == 1:
-            return _bent(b, _dense(b, x, draw, draw.whole(2, 4)), draw.pick(STRAIGHT), draw)
+            return _bent(b, _dense(b, x, draw, draw.whole(2, 4)), draw.pick(PIECEWISE_LINEAR), draw)
         case "pool":
             return pooling.max_pool(b, "p", x, SlidingWindow.of((2, 2), (1, draw.whole(1, 2)), [(0, 0)] * 2))
         case kind:
-            other = _bent(b, b.affine("m", x, draw.weight(*shape), draw.weight(*shape)), draw.pick(STRAIGHT), draw)
+            scaled = b.affine("m", x, draw.weight(*shape), draw.weight(*shape))
+            other = _bent(b, scaled, draw.pick(PIECEWISE_LINEAR), draw)
             return scalar_functions.maximum(b, "l", x, other) if kind == "maximum" else b.add("s", x, other)
 
 
@@ -133,7 +133,7 @@ def _bent(b: Builder, x: str, kind: str, draw: Draw) -> str:
             return scalar_functions.shrink(b, "a", x, *draw.pick([(0.5, 0.5), (0.5, 0.0)]))
         case "threshold":
             return scalar_functions.threshold(b, "a", x, 0.2, draw.pick([0.0, 1.0]))
-        case "log" | "sqrt" | "reciprocal" | "rsqrt":  # of numbers above 0
+        case "log" | "sqrt" | "reciprocal" | "rsqrt":  # defined for numbers above 0
             return b.add_node("a", kind, [b.affine("d", b.add_node("e", "abs", [x]), scalar(1.0), scalar(0.3))])
         case _:
             return b.add_node("a", kind, [x])

@@ -1,4 +1,4 @@
-"""Torch's layers: products with weights, convolutions, normalisation and pools, with odd strides, pads and divisors."""
+"""Random torch layers: products, convolutions, norms, pools and reductions, with odd strides, pads and divisors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fuzz.hunting.torch_scalars import Make
 
 
 def spatial(s: Sketch, x: Ref, rank: int) -> tuple[int, ...]:
-    """The sizes of the map, which must have so many axes."""
+    """Return the spatial shape of a map; raise Undrawn if it has another number of spatial axes."""
     shape = s.shape(x)
     if len(shape) != rank + 1:
         raise Undrawn(f"no map of {rank} axes")
@@ -25,7 +25,7 @@ def groups_of(draw: Draw, channels: int) -> int:
 
 
 def window(draw: Draw, sizes: tuple[int, ...]) -> tuple[list[int], list[int], list[int], list[int]]:
-    """(kernel, stride, padding, dilation)."""
+    """Draw (kernel, stride, padding, dilation)."""
     rank = len(sizes)
     dilation = draw.wholes(rank, 1, 2) if draw.chance(0.3) else [1] * rank
     return [draw.whole(1, min(3, n)) for n in sizes], draw.wholes(rank, 1, 3), draw.wholes(rank, 0, 2), dilation
@@ -53,7 +53,7 @@ def _bmm(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _matmul(s: Sketch, op: str, x: Ref) -> Ref:
-    """From the right or the left, with a matrix, a vector or a stack of matrices."""
+    """Multiply from the right or the left, by a matrix, a vector or a stack of matrices."""
     shape = s.shape(x)
     stack = shape[:-2] if len(shape) > 2 and s.draw.chance(0.4) else ()
     if s.draw.chance(0.5):
@@ -76,7 +76,7 @@ def _conv(rank: int, *, transposed: bool = False, same: bool = False) -> Make:
         channels = s.shape(x)[0]
         groups = groups_of(s.draw, channels)
         kernel, stride, padding, dilation = window(s.draw, sizes)
-        out = s.draw.whole(1, 2)  # of one group
+        out = s.draw.whole(1, 2)  # output channels of one group
         bias = maybe(s.draw, out * groups)
         if transposed:
             extra = [s.draw.whole(0, max(n, d) - 1) for n, d in zip(stride, dilation, strict=True)]
@@ -144,7 +144,7 @@ def _adaptive(rank: int) -> Make:
 
 
 def some_axes(s: Sketch, x: Ref) -> list[int]:
-    """Different axes of the value without that of the samples, some counted from the end."""
+    """Draw different axes of a sample, some counted from the end."""
     rank = s[x].ndim
     axes = s.draw.order(rank - 1)[: s.draw.whole(1, rank - 1)]
     return [axis + 1 - rank if s.draw.chance(0.4) else axis + 1 for axis in axes]
@@ -159,7 +159,7 @@ def _over_an_axis(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _over_everything(s: Sketch, op: str, x: Ref) -> Ref:
-    """A network that mixes its samples: to be refused."""
+    """Draw a network that mixes its samples: the reader must refuse it."""
     return s.add("aten.add.Tensor", x, s.add(op, x, function=lambda v: _dense(op, v)))
 
 
@@ -168,7 +168,7 @@ def _dense(op: str, x: Any) -> Tensor:
     return total.reshape((1,) * x.ndim)
 
 
-LAYERS: dict[str, Make] = {
+LAYER_MAKERS: dict[str, Make] = {
     "aten.linear.default": _linear,
     "aten.mm.default": _mm,
     "aten.bmm.default": _bmm,

@@ -1,4 +1,4 @@
-"""Torch's layers for rows: attention, recurrent layers, norms by a sample's own statistics, products of two values."""
+"""Random torch layers for rows: attention, recurrent layers, norms by a sample's own statistics, and products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fuzz.hunting.torch_scalars import Make
 
 
 def _rows(s: Sketch, x: Ref) -> tuple[int, int]:
-    """The last two sides of a value that has them."""
+    """Return the sizes of the last two axes."""
     shape = s.shape(x)
     if len(shape) < 2 or shape[-2] > 5:
         raise Undrawn("no rows, or many")
@@ -23,7 +23,7 @@ def _rows(s: Sketch, x: Ref) -> tuple[int, int]:
 
 
 def _mask(s: Sketch, rows: int) -> Tensor | None:
-    """None, truths, or numbers of which some are minus infinity; each row keeps its own entry."""
+    """Draw None, booleans, or numbers with some minus infinities; each row keeps its own entry."""
     kept = (torch.rand(rows, rows, generator=s.draw.generator) > 0.4) | torch.eye(rows, dtype=torch.bool)
     numbers = s.draw.tensor(rows, rows)
     return s.draw.pick([None, kept, numbers, numbers.masked_fill(~kept, -inf)])
@@ -107,7 +107,7 @@ def _log_sum(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _recurrent(gates: int) -> Make:
-    """One layer, or two; one way, or both."""
+    """Return a maker of one or two layers, in one or both directions."""
 
     def make(s: Sketch, op: str, x: Ref) -> Ref:
         rows, features = _rows(s, x)
@@ -144,7 +144,7 @@ def _unflatten(s: Sketch, op: str, x: Ref) -> Ref:
     return s.add(op, x, axis, [part, -1 if s.draw.chance(0.5) else size // part])
 
 
-ROWS: dict[str, Make] = {
+ROW_MAKERS: dict[str, Make] = {
     "aten.scaled_dot_product_attention.default": _attention,
     "aten.baddbmm.default": _baddbmm,
     "aten.bilinear.default": _bilinear,

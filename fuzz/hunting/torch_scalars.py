@@ -1,4 +1,4 @@
-"""Torch's functions of one scalar, sums, products and maxima, with the settings in which they may go wrong."""
+"""Random torch functions of one scalar, sums, products and maxima, with settings that may cause errors."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from torch import Tensor
 from fuzz.hunting.draw import Undrawn
 from fuzz.hunting.sketch import Ref, Sketch
 
-Make = Callable[[Sketch, str, Ref], Ref]  # (what is drawn so far, the operation, the value it reads)
+Make = Callable[[Sketch, str, Ref], Ref]  # (the network so far, the operation, the value that it reads) -> its value
 
 
 def plain(*bends: float) -> Make:
-    """f(x), near where it bends."""
+    """Return a maker of f(x) for x around the points where f bends."""
     return lambda s, op, x: s.add(op, s.aimed(x, *bends))
 
 
 def _with(bends: Sequence[float], *settings: Sequence[Any]) -> Make:
-    """f(x, setting, ...), one of each."""
+    """Return a maker of f(x, setting, ...) with one choice for each setting."""
     return lambda s, op, x: s.add(op, s.aimed(x, *bends), *(s.draw.pick(choices) for choices in settings))
 
 
 def _positive(*settings: Sequence[Any]) -> Make:
-    """f(x, setting, ...) of what is above zero."""
+    """Return a maker of f(x, setting, ...) for positive x."""
     return lambda s, op, x: s.add(op, s.positive(x), *(s.draw.pick(choices) for choices in settings))
 
 
@@ -86,7 +86,7 @@ def _gelu(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _join(s: Sketch, op: str, x: Ref) -> Ref:
-    """A sum or difference, either way round."""
+    """Add or subtract, in either order."""
     other = s.operand(x)
     sides = (x, other) if s.draw.chance(0.7) else (other, x)
     factor: dict[str, Any] = {"alpha": s.draw.number()} if s.draw.chance(0.3) else {}
@@ -94,7 +94,7 @@ def _join(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _shift(s: Sketch, op: str, x: Ref) -> Ref:
-    factor = [s.draw.number()] if op == "aten.rsub.Scalar" and s.draw.chance(0.3) else []  # others are given none
+    factor = [s.draw.number()] if op == "aten.rsub.Scalar" and s.draw.chance(0.3) else []  # only rsub has a factor
     return s.add(op, x, s.draw.number(), *factor)
 
 
@@ -110,7 +110,7 @@ def _larger(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _mul(s: Sketch, op: str, x: Ref) -> Ref:
-    """By a constant, by itself, or by a gate as exporters write it."""
+    """Multiply by a constant, by x itself, or by a gate as exporters write it."""
     kind = s.draw.whole(0, 4)
     if kind == 0:
         return s.add(op, x, x)
@@ -121,7 +121,7 @@ def _mul(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _gate(s: Sketch, op: str, x: Ref) -> Ref:
-    """x · g(x), whose constants are those of a known function, or nearly: off by the rounding of single precision."""
+    """Return x · g(x) with the constants of a known function, or constants that differ by a float32 rounding error."""
     x = s.aimed(x, 0.0, 3.0, -3.0)
     off = 1 + s.draw.pick([0.0, 0.0, 2e-7, -1.5e-7, 1e-4])
     match s.draw.whole(0, 3):
@@ -138,7 +138,7 @@ def _gate(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _div(s: Sketch, op: str, x: Ref) -> Ref:
-    """By a constant that is nowhere near zero, or a constant by a value that is not."""
+    """Divide by a constant far from zero, or divide a constant by a positive value."""
     extra = {"rounding_mode": None} if op.endswith("_mode") else {}
     constant = _apart(s.draw.tensor(*s.draw.like(s.shape(x))))
     if s.draw.chance(0.3):
@@ -147,7 +147,7 @@ def _div(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _apart(values: Tensor) -> Tensor:
-    """The same signs, at least 0.2 from zero."""
+    """Move the values away from zero, to a distance of at least 0.2, with the same signs."""
     return torch.where(values < 0, values - 0.2, values + 0.2)
 
 
@@ -197,7 +197,7 @@ def _cumsum(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _einsum(s: Sketch, op: str, x: Ref) -> Ref:
-    """With a constant, in one of the ways people write it."""
+    """Multiply by a constant, in one of the usual notations."""
     shape = s.shape(x)
     letters = "abc"[: len(shape)]
     if not letters or len(shape) > 3:
@@ -208,19 +208,19 @@ def _einsum(s: Sketch, op: str, x: Ref) -> Ref:
     return s.add(op, s.draw.pick(patterns), [x, weight])
 
 
-BEND = (0.0, 1.0, -1.0, 3.0, -3.0)
+BEND_POINTS = (0.0, 1.0, -1.0, 3.0, -3.0)
 
-SCALARS: dict[str, Make] = {
+SCALAR_MAKERS: dict[str, Make] = {
     **{f"aten.{name}.default": plain(0.0) for name in ("relu", "abs", "sigmoid", "tanh", "erf", "square", "selu")},
-    **{f"aten.{name}.default": plain(*BEND) for name in ("hardsigmoid", "hardswish", "silu", "mish")},
+    **{f"aten.{name}.default": plain(*BEND_POINTS) for name in ("hardsigmoid", "hardswish", "silu", "mish")},
     **{f"aten.{name}.default": plain() for name in ("clone", "alias", "contiguous", "detach", "lift_fresh_copy")},
     **{f"aten.{name}.default": plain(0.0) for name in ("neg", "exp")},
     "aten.relu6.default": plain(0.0, 6.0, 3.0),
     "aten.log_sigmoid.default": plain(0.0, -20.0),
     "aten.rrelu.default": _with((0.0,), [0.1, -0.5], [0.3, 1.5], [False]),
-    "aten.softshrink.default": _with(BEND, [0.5, 0.0, 1.0]),
-    "aten.hardshrink.default": _with(BEND, [0.5, 0.0, 1.0]),
-    "aten.threshold.default": _with(BEND, [0.0, 0.5], [0.0, 0.5, -1.0]),
+    "aten.softshrink.default": _with(BEND_POINTS, [0.5, 0.0, 1.0]),
+    "aten.hardshrink.default": _with(BEND_POINTS, [0.5, 0.0, 1.0]),
+    "aten.threshold.default": _with(BEND_POINTS, [0.0, 0.5], [0.0, 0.5, -1.0]),
     "aten.elu.default": _with((0.0,), [1.0, 0.3, 0.0, 2.5, -1.0], [1.0, 1.7, -0.5], [1.0, 0.4, 3.0]),
     "aten.celu.default": _with((0.0,), [1.0, 0.3, 2.5, -1.0]),
     "aten.softplus.default": _softplus,

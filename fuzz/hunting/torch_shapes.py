@@ -1,4 +1,4 @@
-"""Torch's operators that move, repeat, drop or pad entries: negative axes and steps, uneven pads of every mode."""
+"""Random torch operators that move, repeat, drop or pad entries, with negative axes and steps and all padding modes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fuzz.hunting.torch_scalars import Make
 
 
 def _cat(s: Sketch, op: str, x: Ref) -> Ref:
-    """With earlier values that fit, or a constant of one sample that all share (refused, unless expanded)."""
+    """Concatenate with earlier values that fit, or with x itself."""
     axis = s.draw.axis(s[x].ndim) if op == "aten.cat.default" else s.draw.axis(s[x].ndim + 1)
     others: list[Any] = [s.partner(x) or x for _ in range(s.draw.whole(1, 2))]
     return s.add(op, [x, *others] if s.draw.chance(0.7) else [*others, x], axis)
@@ -44,7 +44,7 @@ def _index_select(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _index(s: Sketch, op: str, x: Ref) -> Ref:
-    """One axis or two by positions, or one by a mask."""
+    """Index one or two axes by positions, or one axis by a mask."""
     shape = s.shape(x)
     k = s.draw.whole(0, len(shape) - 1)
     picks: list[Any] = [None] * (k + 1)
@@ -112,9 +112,9 @@ def _chunk(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _pad(s: Sketch, op: str, x: Ref) -> Ref:
-    """Any number of axes for constants, all axes of the map for the other modes; uneven, some of them negative."""
+    """Pad any number of axes with constants, or all axes of the map with another mode; some numbers are negative."""
     rank = len(s.shape(x))
-    mode = "constant" if op == "aten.constant_pad_nd.default" or rank < 2 else s.draw.pick(MODES)
+    mode = "constant" if op == "aten.constant_pad_nd.default" or rank < 2 else s.draw.pick(PAD_MODES)
     axes = s.draw.whole(1, rank) if mode == "constant" else min(3, rank - s.draw.pick([1, 1, 0]))
     pads = s.draw.wholes(2 * axes, -1 if s.draw.chance(0.3) else 0, 2)
     if op == "aten.constant_pad_nd.default":
@@ -122,7 +122,7 @@ def _pad(s: Sketch, op: str, x: Ref) -> Ref:
     return s.add(op, x, pads, mode, *([s.draw.number()] if mode == "constant" else []))
 
 
-MODES = ["constant", "reflect", "replicate", "circular"]
+PAD_MODES = ["constant", "reflect", "replicate", "circular"]
 
 
 def _upsample(rank: int) -> Make:
@@ -141,7 +141,7 @@ def _upsample(rank: int) -> Make:
 
 
 def _divided(s: Sketch, shape: Sequence[int]) -> list[int]:
-    """Another shape of as many scalars."""
+    """Draw another shape with as many scalars."""
     factors: list[int] = []
     rest = torch.Size(shape).numel()
     while rest > 1 and len(factors) < 3:
@@ -183,7 +183,7 @@ def _transpose(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _t(s: Sketch, op: str, x: Ref) -> Ref:
-    """There and back again; alone it mixes the samples."""
+    """Transpose twice: once alone would mix the samples."""
     if s[x].ndim != 2:
         raise Undrawn("no matrix")
     return s.add(op, s.add(op, x))
@@ -195,17 +195,17 @@ def _expand(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _size(s: Sketch, op: str, x: Ref) -> Ref:
-    """A reshape by what the value says of itself."""
+    """Reshape by the number of samples."""
     return s.add(op, x, function=lambda v: v.reshape(torch.ops.aten.sym_size.int(v, 0), -1))
 
 
 def _converted(s: Sketch, op: str, x: Ref) -> Ref:
-    """To the precision it has: export writes down that it looked."""
+    """Convert to the value's own precision, for which export adds an assertion."""
     return s.add(op, x, function=lambda v: v.to(v.dtype))
 
 
 def _assigned(s: Sketch, op: str, x: Ref) -> Ref:
-    """A part of x overwritten by another value or a constant."""
+    """Overwrite a part of x by another value."""
     axis = s.draw.axis(s[x].ndim)
     size = s[x].shape[axis]
     if op == "aten.select_scatter.default":
@@ -217,7 +217,7 @@ def _assigned(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _scattered(s: Sketch, op: str, x: Ref) -> Ref:
-    """A number, or another value's entries, written over places of x; mostly no place twice."""
+    """Write a number, or the entries of another value, over positions of x, mostly without repeats."""
     axis = s.draw.axis(s[x].ndim)
     shape = [s.draw.whole(1, n) for n in s.shape(x)]
     size, count = s[x].shape[axis], shape[axis % s[x].ndim - 1]
@@ -237,7 +237,7 @@ def _put(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _copied(s: Sketch, op: str, x: Ref) -> Ref:
-    """x overwritten by another value or a constant, and what it was added again."""
+    """Add x to a copy of x that another value or a constant has overwritten."""
     return s.add("aten.add.Tensor", x, s.add(op, x, s.partner(x) or s.draw.tensor(*s.shape(x))))
 
 
@@ -256,7 +256,7 @@ def _triangle(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _columns(s: Sketch, op: str, x: Ref) -> Ref:
-    """Blocks of a map as columns, and back, added up where they overlap."""
+    """Unfold blocks of a map into columns, and fold them back with sums where they overlap."""
     if len(s.shape(x)) != 3:
         raise Undrawn("no map")
     sizes = list(s.shape(x)[1:])
@@ -265,7 +265,7 @@ def _columns(s: Sketch, op: str, x: Ref) -> Ref:
     return s.add(op, s.add("aten.im2col.default", x, *settings), sizes, *settings)
 
 
-SHAPES: dict[str, Make] = {
+SHAPE_MAKERS: dict[str, Make] = {
     "aten.cat.default": _cat,
     "aten.stack.default": _cat,
     "aten.slice.Tensor": _slice,

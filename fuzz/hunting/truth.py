@@ -1,4 +1,4 @@
-"""Functions of one scalar to a hundred digits, by mpmath: what torch's values and our lines are held against."""
+"""Functions of one scalar to a hundred digits, by mpmath: the reference for torch's values and our lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import mpmath  # type: ignore[import-untyped]
 
 __all__ = ["CURVES", "exactly"]
 
-_DIGITS = 100
+_WORKING_DIGITS = 100
 
 
 def _softplus(x: Any) -> Any:
@@ -25,7 +25,7 @@ def _gelu(x: Any) -> Any:
     return x * mpmath.erfc(-x / mpmath.sqrt(2)) / 2
 
 
-# By the names of operations, with the settings that torch has by default.
+# By the names of the operations, with torch's default settings.
 CURVES: dict[str, Callable[[Any], Any]] = {
     "sigmoid": _sigmoid,
     "tanh": mpmath.tanh,
@@ -41,8 +41,8 @@ CURVES: dict[str, Callable[[Any], Any]] = {
 
 
 def exactly(curve: str, x: Fraction) -> Fraction:
-    """The value at x, as far as the digits go; 0 where it is nearer to that than 2⁻²⁰⁰⁰."""
-    with mpmath.workdps(_DIGITS):
+    """Return the value at x to a hundred digits; values below 2⁻²⁰⁰⁰ become 0."""
+    with mpmath.workdps(_WORKING_DIGITS):
         value = CURVES[curve](mpmath.mpf(x.numerator) / x.denominator)
         if abs(value) < mpmath.ldexp(1, -2000):
             return Fraction(0)

@@ -1,6 +1,6 @@
-"""What a method of bounding believed on its way: intervals of every node, and lines through every operation.
+"""Check every step of a bound computation: the intervals of all nodes, and the lines through all operations.
 
-A bound of the output may hold although a step was wrong. Every step is compared with the values at points.
+A bound of the output may hold although a step was wrong. So every step is compared with the values at points.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Graph
 from proofmap.rules import RULES, Interval, Linear, Relaxation
 
-_ROWS = 4  # forms through each operation, for each ball
+_FORMS_PER_BALL = 4  # random forms that are pulled through each operation
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +32,12 @@ class Belief:
     family: Family
     intervals: Mapping[str, Interval]
     relaxations: Mapping[str, Relaxation]
-    parent: Tensor | None = None  # for members: the sample of the walk that each is of
+    parent: Tensor | None = None  # for members: the sample in the walk that each belongs to
 
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """One walk over a graph: what it believed of full balls, and, later, of members."""
+    """One walk over a graph: the bounds of whole balls and, later, of members."""
 
     knowledge: BoundState
     members: list[Belief] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Walk:
 
 @contextmanager
 def watched() -> Iterator[list[Walk]]:
-    """Every walk that is made inside, as it happens."""
+    """Record every walk in the block."""
     walks: list[Walk] = []
 
     class Watched(BoundState):
@@ -65,13 +65,13 @@ def watched() -> Iterator[list[Walk]]:
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """What is known without bounds: single balls, and points (P, balls, *shape) of each."""
+    """Reference values: single balls, and points (P, balls, *shape) of each."""
 
     singles: Family
     points: Tensor
 
     def within(self, family: Family) -> tuple[Tensor, Tensor]:
-        """Pairs (ball of the family, single) in which the single is a part of the ball."""
+        """Return pairs (ball of the family, single) in which the ball contains the single."""
         pairs = []
         for k in range(family.count):
             same = (self.singles.x == family.x[k]).flatten(1).all(1) & (self.singles.eps <= family.eps[k])
@@ -83,7 +83,7 @@ class Ground:
 
 
 def check(walk: Walk, ground: Ground, tally: Tally, generator: torch.Generator) -> Tensor:
-    """Every interval and every line of a walk holds at the points; return the output's size (singles, classes)."""
+    """Check every interval and every line of a walk at the points; return the output's size (singles, classes)."""
     known, family = walk.knowledge, walk.knowledge.balls
     graph = known.graph
     values = values_of(graph, ground.points)
@@ -103,7 +103,7 @@ def check(walk: Walk, ground: Ground, tally: Tally, generator: torch.Generator) 
 
 
 def _inside(name: str, graph: Graph, interval: Interval, values: Tensor, size: Tensor, tally: Tally) -> None:
-    """values (P, pairs, *shape) in intervals (pairs, *shape)."""
+    """Check that values (P, pairs, *shape) lie in the intervals (pairs, *shape)."""
     dtype = interval.lower.dtype
     slack = units(dtype) * size + floor_of(dtype)
     if not bool((interval.lower <= interval.upper + slack).all()):
@@ -128,20 +128,20 @@ def _below(
     tally: Tally,
     generator: torch.Generator,
 ) -> None:
-    """<A, y> <= Σ <A_i, x_i> + bias at every point, for random forms A."""
+    """Check <A, y> <= Σ <A_i, x_i> + bias at every point, for random forms A."""
     node = graph[name]
     ball, single, of_walk = pairs
     dtype = graph.dtype
-    forms = random_forms(balls * _ROWS, node.shape, dtype, generator)
-    owner = torch.arange(balls).repeat_interleave(_ROWS)
+    forms = random_forms(balls * _FORMS_PER_BALL, node.shape, dtype, generator)
+    owner = torch.arange(balls).repeat_interleave(_FORMS_PER_BALL)
     parts, bias = lines.pull(forms.clone(), owner)
-    form = forms.double().flatten(1).unflatten(0, (balls, _ROWS))[ball]  # (pairs, rows, entries)
+    form = forms.double().flatten(1).unflatten(0, (balls, _FORMS_PER_BALL))[ball]  # (pairs, rows, entries)
     left = torch.einsum("krd,pkd->pkr", form, values[name][:, single].flatten(2))
-    right = bias.double().unflatten(0, (balls, _ROWS))[ball]
+    right = bias.double().unflatten(0, (balls, _FORMS_PER_BALL))[ball]
     total = torch.einsum("krd,kd->kr", form.abs(), size[name][of_walk].flatten(1))
     for key, part in zip(node.inputs, parts, strict=True):
         if part is not None:
-            coefficients = part.double().flatten(1).unflatten(0, (balls, _ROWS))[ball]
+            coefficients = part.double().flatten(1).unflatten(0, (balls, _FORMS_PER_BALL))[ball]
             right = right + torch.einsum("krd,pkd->pkr", coefficients, values[key][:, single].flatten(2))
     excess = left - right
     share = float((excess / (units(dtype) * total + floor_of(dtype))).nan_to_num(torch.inf).max())
@@ -152,7 +152,7 @@ def _below(
 
 
 def random_forms(rows: int, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Normal numbers, every second row with one entry left alone."""
+    """Draw normal numbers; every second row keeps only one entry, ±1."""
     forms = torch.randn((rows, *shape), generator=generator, dtype=torch.float64)
     flat = forms.flatten(1)
     entry = torch.randint(0, flat.shape[1], (rows,), generator=generator)
@@ -162,14 +162,14 @@ def random_forms(rows: int, shape: tuple[int, ...], dtype: torch.dtype, generato
 
 
 def check_linear(graph: Graph, ground: Ground, tally: Tally, generator: torch.Generator) -> None:
-    """<A, L x + b> = <L' A, x> + <A, b> at points, for every linear operation of a graph."""
+    """Check <A, L x + b> = <L' A, x> + <A, b> at points, for every linear operation of a graph."""
     values = values_of(graph, ground.points[:4])
     size = sizes(graph, {name: Interval(v.flatten(0, 1), v.flatten(0, 1)) for name, v in values.items()})
     for node in graph.nodes[1:]:
         rule = RULES[node.op]
         if not isinstance(rule, Linear):
             continue
-        forms = random_forms(_ROWS, node.shape, graph.dtype, generator)
+        forms = random_forms(_FORMS_PER_BALL, node.shape, graph.dtype, generator)
         parts, bias = rule.pull(node, tuple(graph[i].shape for i in node.inputs), forms.clone())
         form = forms.double().flatten(1)
         left = values[node.name].flatten(0, 1).flatten(1) @ form.T

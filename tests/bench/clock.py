@@ -1,4 +1,4 @@
-"""A clock that tests turn by hand."""
+"""A clock that tests set by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Clock:
-    """Time that passes only where a test says so."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -20,11 +20,13 @@ class Clock:
         return self.now
 
     def rule(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """From here on the time of explanations is taken by this clock."""
-        monkeypatch.setattr(sys.modules["proofmap.bench.compare"], "perf_counter", self)  # a function has its name
+        """Measure the time of explanations by this clock."""
+        monkeypatch.setattr(
+            sys.modules["proofmap.bench.compare"], "perf_counter", self
+        )  # a function with the name of the method
 
     def map_after(self, seconds: float) -> Callable[[Tensor, Tensor], Tensor]:
-        """A method that takes so long for each sample; the first call of any of them loads something slow."""
+        """Return a method with a time for each sample. The first call of any method takes longer."""
 
         def explain(z: Tensor, target: Tensor) -> Tensor:
             self.now += seconds * len(z) + (0 if self.loaded else 100)

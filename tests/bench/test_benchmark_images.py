@@ -1,4 +1,4 @@
-"""Where the images of a benchmark come from."""
+"""The images of a benchmark: packaged ones, or those of a folder."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from proofmap.errors import InputError
     ("name", "shape"),
     [("table1-mnist", (1, 28, 28)), ("table1-cifar10", (3, 32, 32)), ("table1-imagenet", (3, 224, 224))],
 )
-def test_a_quick_look_needs_no_folder(name: str, shape: tuple[int, ...]) -> None:
-    """Digits or photographs, in [0, 1], no two alike."""
+def test_a_quick_run_needs_no_folder(name: str, shape: tuple[int, ...]) -> None:
+    """It uses digits or photographs in [0, 1], all different."""
     found = pictures(read(name), None, quick=True)
     assert found.shape[1:] == shape
     assert found.dtype == torch.float32
@@ -27,7 +27,7 @@ def test_a_quick_look_needs_no_folder(name: str, shape: tuple[int, ...]) -> None
     assert len(found.flatten(1).unique(dim=0)) == len(found) >= 6
 
 
-def test_imagenet_is_the_middle_of_pictures_scaled_to_256(tmp_path: Path) -> None:
+def test_imagenet_pictures_are_centre_crops(tmp_path: Path) -> None:
     wide = Image.new("RGB", (512, 256), "red")
     wide.paste("blue", (128 + 16, 16, 128 + 16 + 224, 16 + 224))
     wide.save(tmp_path / "a.png")
@@ -36,7 +36,7 @@ def test_imagenet_is_the_middle_of_pictures_scaled_to_256(tmp_path: Path) -> Non
     assert torch.equal(found, torch.tensor([0.0, 0.0, 1.0]).view(1, 3, 1, 1).expand_as(found))
 
 
-def test_a_benchmark_may_start_behind_what_settings_were_chosen_on(tmp_path: Path) -> None:
+def test_a_benchmark_may_skip_the_first_samples(tmp_path: Path) -> None:
     for k in range(4):
         Image.new("RGB", (256, 256), (50 * k, 0, 0)).save(tmp_path / f"{k}.png")
     spec = replace(read("table1-imagenet"), start=1, count=2)
@@ -46,7 +46,7 @@ def test_a_benchmark_may_start_behind_what_settings_were_chosen_on(tmp_path: Pat
         pictures(replace(spec, start=4), tmp_path, quick=False)
 
 
-def test_what_is_not_there_is_said_before_any_work(tmp_path: Path) -> None:
+def test_missing_data_is_an_error_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs the files of imagenet, expected their folder, or quick=True"):
         pictures(read("table1-imagenet"), None, quick=False)
     with pytest.raises(InputError, match=r"got folder=.* and quick=True, expected one of them"):

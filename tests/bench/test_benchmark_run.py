@@ -1,4 +1,4 @@
-"""Benchmarks from their files: what they ask for, what they leave, and how they go on."""
+"""Benchmarks from TOML files: their settings, their results, and resumed runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def spec(tmp_path: Path) -> Spec:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Spec, Path]:
-    """A benchmark and its results, to be copied."""
+    """A benchmark and its results, which tests copy."""
     folder = tmp_path_factory.mktemp("small")
     (folder / "small.toml").write_text(SMALL.split('[[method]]\nlabel = "EVA"', maxsplit=1)[0])
     found = read(folder / "small.toml")
@@ -75,7 +75,7 @@ def test_every_benchmark_of_the_package_reads(name: str) -> None:
     assert found.name == name
     assert any(EXPLAINER_ENTRIES[entry.name].kind.__name__.endswith("EVA") for entry in found.entries)
     chooses = name.startswith("choice")
-    if found.data == "imagenet":  # which has no training pictures here: the first are for choosing
+    if found.data == "imagenet":  # ImageNet has no training pictures here: settings are chosen on the first pictures
         assert (found.start, found.count) == ((0, 40) if chooses else (40, 60))
     else:
         assert (found.split == "validation") == chooses
@@ -100,7 +100,7 @@ def test_a_run_leaves_a_table_and_every_value(spec: Spec, tmp_path: Path) -> Non
 
 
 def test_a_run_goes_on_where_it_stopped(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupted in the second method, it keeps the first, and ends with the values of a run in one go."""
+    """After an interruption in the second method, the first is kept, and the values are those of one run."""
     whole = run(spec, tmp_path / "whole", quick=True, progress=False)
 
     def interrupted(*args: object, **kwargs: object) -> None:
@@ -126,8 +126,8 @@ def test_a_folder_of_another_run_is_left_alone(spec: Spec, tmp_path: Path) -> No
         run(read(other), tmp_path / "out", quick=True, progress=False)
 
 
-def test_a_method_more_costs_that_method(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a folder has is not computed again: not even its maps are needed, when a machine sent only the values."""
+def test_only_a_new_method_is_computed(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Existing values are not computed again. Their maps may be missing, as from another machine."""
     run(spec, tmp_path / "out", quick=True, progress=False)
     for file in (tmp_path / "out" / "eva").glob("maps-*"):
         file.unlink()
@@ -138,8 +138,8 @@ def test_a_method_more_costs_that_method(spec: Spec, tmp_path: Path, monkeypatch
     assert list(table.rows) == ["Saliency", "EVA", "Grad x Input"]
 
 
-def test_values_stand_with_the_settings_of_their_metric(spec: Spec, tmp_path: Path) -> None:
-    """In the store and in the columns of the table: of Tightness what all methods share, and not each one's radius."""
+def test_values_are_stored_with_the_settings_of_their_metric(spec: Spec, tmp_path: Path) -> None:
+    """They are in the store and in the table. The column of Tightness has only the settings that all methods share."""
     table = run(spec, tmp_path / "out", quick=True, progress=False)
     kept = json.loads((tmp_path / "out" / "eva" / "insertion.json").read_text())
     assert kept == Insertion().settings()
@@ -156,7 +156,7 @@ def test_values_stand_with_the_settings_of_their_metric(spec: Spec, tmp_path: Pa
 
 
 def test_values_of_other_settings_are_refused(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a metric that was changed since, or of nobody knows what; a deleted file is measured again."""
+    """Values of a changed metric or with unknown settings are refused. A deleted file is measured again."""
     out = tmp_path / "out"
     whole = run(spec, out, quick=True, progress=False)
     presets = {"paper": {**Deletion.presets["paper"], "steps": 10}}
@@ -178,7 +178,7 @@ def test_values_of_other_settings_are_refused(spec: Spec, tmp_path: Path, monkey
 def test_damaged_files_are_named(name: str, content: str, small: tuple[Spec, Path], tmp_path: Path) -> None:
     spec, out = small
     shutil.copytree(out, tmp_path / "out")
-    (tmp_path / "out" / "saliency" / "insertion.npy").unlink()  # to have the maps read
+    (tmp_path / "out" / "saliency" / "insertion.npy").unlink()  # so that the maps are read
     (tmp_path / "out" / "saliency" / name).write_text(content)
     with pytest.raises(FileError, match=r"(saliency.*(is damaged: delete|was measured with)|holds results of another)"):
         run(spec, tmp_path / "out", quick=True, progress=False)
@@ -202,8 +202,8 @@ def test_maps_that_were_deleted_are_made_again(spec: Spec, tmp_path: Path) -> No
     np.testing.assert_array_equal(again.values["Saliency"]["deletion"], whole.values["Saliency"]["deletion"])
 
 
-def test_a_quick_run_leaves_out_what_is_dear(tmp_path: Path) -> None:
-    """The table says so; a method that it stands against may be among them."""
+def test_a_quick_run_leaves_out_slow_methods(tmp_path: Path) -> None:
+    """The table names them; a compared method may be among them."""
     file = tmp_path / "dear.toml"
     file.write_text('against = ["Saliency"]\n' + SMALL.replace('name = "saliency"', 'name = "saliency"\ndear = true'))
     table = run(read(file), tmp_path / "out", quick=True, progress=False)
@@ -215,7 +215,7 @@ def test_a_quick_run_leaves_out_what_is_dear(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["table1-cifar10", "table1-mnist", "table3-ablation"])
-def test_what_takes_a_gpu_is_called_dear(name: str) -> None:
+def test_methods_that_need_a_gpu_are_marked_dear(name: str) -> None:
     greedy = [entry for entry in read(name).entries if issubclass(BASELINES[entry.name], Greedy)]
     assert len(greedy) > 0
     assert all(entry.dear for entry in greedy)
@@ -230,7 +230,7 @@ def test_a_table_of_the_package_is_quick(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_method_without_tightness_has_none(tmp_path: Path) -> None:
-    """Where a curve of it is drawn too."""
+    """Its curve can be drawn nevertheless."""
     file = tmp_path / "bounds.toml"
     methods = '[[method]]\nlabel = "EVA"\nname = "eva"\neps = [0.01, 0.02]\ngroups = "grid:2"\ncount = 2\n'
     methods += methods.replace("EVA", "tangent").replace('"eva"', '"first-order"')
@@ -240,8 +240,8 @@ def test_a_method_without_tightness_has_none(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_methods_are_made_before_any_work(tmp_path: Path) -> None:
-    """What is wrong with the last one is said before the first one runs."""
+def test_methods_are_created_before_any_work(tmp_path: Path) -> None:
+    """An error of the last method is raised before the first one runs."""
     file = tmp_path / "wrong.toml"
     for old, new, message in (
         ("eps = 0.01", "", "eva got no ball"),
@@ -255,8 +255,8 @@ def test_methods_are_made_before_any_work(tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
-def test_eva_is_set_against_another_method(tmp_path: Path) -> None:
-    """Sample by sample, on those that both explained; what is better counts above 0."""
+def test_eva_is_compared_with_another_method(tmp_path: Path) -> None:
+    """The difference is taken for samples that both explained. Above 0 means better."""
     file = tmp_path / "against.toml"
     file.write_text('against = ["Saliency"]\n' + SMALL)
     table = run(read(file), tmp_path / "out", quick=True, progress=False)
@@ -271,7 +271,7 @@ def test_eva_is_set_against_another_method(tmp_path: Path) -> None:
 
 
 def test_machines_are_named(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table made in two places says what was made where."""
+    """A table from two machines names both."""
     run(spec, tmp_path / "out", quick=True, progress=False)
     (tmp_path / "out" / "eva" / "insertion.npy").unlink()
     monkeypatch.setattr(sys.modules["proofmap.bench.benchmark_run"], "machine_of", lambda device: "another machine")
@@ -301,7 +301,7 @@ def test_a_radius_may_be_each_samples_own(tmp_path: Path) -> None:
 
 
 def test_a_mean_rank_where_a_benchmark_asks_for_one(tmp_path: Path) -> None:
-    """Over the metrics it names, in all forms of the table; EVA explains fewer samples, and has none."""
+    """It is over the named metrics, in all forms of the table. EVA explains fewer samples and has none."""
     third = '[[method]]\nlabel = "IG"\nname = "integrated-gradients"\n'
     file = tmp_path / "ranks.toml"
     file.write_text(
@@ -369,8 +369,8 @@ VALUES = ["5", '"x"', '""', "[]", "{}", "true", "-1", "nan", "inf", "[1, 2]", '[
 @given(
     st.lists(st.tuples(st.integers(0, 99), st.sampled_from([*VALUES, "delete", "method = 3", "[method]"]))), st.text()
 )
-def test_no_file_gets_through_that_is_no_benchmark(changes: list[tuple[int, str]], tail: str) -> None:
-    """Values of other kinds, lines lost and added, any text: read, or refused in one sentence."""
+def test_any_file_is_read_or_refused_in_one_sentence(changes: list[tuple[int, str]], tail: str) -> None:
+    """Changed values, lost and added lines, or any text: the file is read or refused in one sentence."""
     lines = SMALL.splitlines()
     for place, value in changes:
         at = place % len(lines)
@@ -387,7 +387,7 @@ def test_no_file_gets_through_that_is_no_benchmark(changes: list[tuple[int, str]
             read(file)
 
 
-def test_data_has_to_come_from_somewhere(spec: Spec, tmp_path: Path) -> None:
+def test_a_run_needs_a_folder_or_quick(spec: Spec, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected their folder, or quick=True"):
         run(spec, tmp_path / "out", progress=False)
     with pytest.raises(InputError, match="got the benchmark 'table9', expected one of choice-bounds, choice-cifar10"):
@@ -421,7 +421,7 @@ def test_a_device_that_is_not_there_is_refused(device: str) -> None:
 def test_the_first_call_is_not_part_of_the_seconds(
     small: tuple[Spec, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor is it where a run goes on: what a method has to load is nobody's time."""
+    """The same holds for a resumed run: the time to load a method is not counted."""
     clock = Clock()
     method = clock.map_after(2.0)
 

@@ -1,4 +1,4 @@
-"""Methods side by side."""
+"""pm.compare: methods, metrics, labels and seconds."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_names_make_a_table() -> None:
     torch.testing.assert_close(torch.from_numpy(table.values["eva"]["deletion"]), expected.double())
 
 
-def test_what_is_opposite_is_worse() -> None:
-    """The map of EVA against the same map turned round: better on both metrics, beyond doubt."""
+def test_the_opposite_of_a_map_is_worse() -> None:
+    """EVA is significantly better than its reversed map on both metrics."""
     x, model = digits(20), pm.zoo.mnist_mlp()
     maps = pm.EVA(model, BALL).attribute(x)
     table = compare(model, x, {"map": maps, "reverse": -maps}, [Deletion(), Insertion()], progress=False)
@@ -47,7 +47,7 @@ def test_what_is_opposite_is_worse() -> None:
     assert {cell.mark for cell in table.rows["reverse"].values()} == {"second"}
 
 
-def test_functions_and_metrics_that_judge_other_things() -> None:
+def test_functions_and_metrics_of_other_subjects() -> None:
     x, model = digits(2), pm.zoo.mnist_mlp()
 
     def constant(z: Tensor, target: Tensor) -> Tensor:
@@ -55,24 +55,24 @@ def test_functions_and_metrics_that_judge_other_things() -> None:
 
     eva = pm.EVA(model, BALL, groups=pm.groups.grid(4), progress=False)
     methods: dict[str, AnyMethod] = {"constant": constant, "eva": eva}
-    judges: list[Metric[Any]] = [Stability(0.05, samples=3, domain=(0.0, 1.0)), Tightness(BALL)]
-    table = compare(model, x, methods, judges, progress=False)
+    metrics: list[Metric[Any]] = [Stability(0.05, samples=3, domain=(0.0, 1.0)), Tightness(BALL)]
+    table = compare(model, x, methods, metrics, progress=False)
     assert table.values["constant"]["stability"].tolist() == [0.0, 0.0]
     assert "tightness" not in table.values["constant"]
     full = pm.overlap(model, x, BALL).full
     torch.testing.assert_close(torch.from_numpy(table.values["eva"]["tightness"]).float(), full, rtol=1e-4, atol=1e-4)
 
 
-def test_metrics_of_one_name_are_told_apart() -> None:
-    """By their presets, or by the settings that differ; every column has the values of its own metric."""
+def test_metrics_of_one_name_have_distinct_labels() -> None:
+    """Labels contain the presets or the differing settings, and each column has its own values."""
     x, model = digits(2), pm.zoo.mnist_mlp()
     maps = torch.rand(x.shape, generator=torch.Generator().manual_seed(0))
-    judges: list[Metric[Any]] = [Deletion(), Deletion("xplique"), Insertion(), Deletion("quantus")]
-    table = compare(model, x, {"map": maps}, judges, progress=False)
+    metrics: list[Metric[Any]] = [Deletion(), Deletion("xplique"), Insertion(), Deletion("quantus")]
+    table = compare(model, x, {"map": maps}, metrics, progress=False)
     labels = ["Deletion (paper)", "Deletion (xplique)", "Insertion", "Deletion (quantus)"]
     assert [column.label for column in table.columns] == labels
     assert len({column.name for column in table.columns}) == 4
-    for column, metric in zip(table.columns, judges, strict=True):
+    for column, metric in zip(table.columns, metrics, strict=True):
         expected = metric(model, x, None, maps).double()
         torch.testing.assert_close(torch.from_numpy(table.values["map"][column.name]), expected)
     more: list[str | Metric[Any]] = ["deletion", Deletion(steps=7), Deletion("xplique")]
@@ -86,15 +86,15 @@ def test_metrics_of_one_name_are_told_apart() -> None:
             compare(model, x, {"map": maps}, [same, "deletion"])
 
 
-def test_the_table_says_with_which_settings_it_was_measured() -> None:
+def test_the_table_has_the_settings_of_its_metrics() -> None:
     x, model = digits(1), pm.zoo.mnist_mlp()
     metric = Deletion("xplique", steps=3, seed=7)
     (column,) = compare(model, x, ["saliency"], [metric], progress=False).columns
     assert column.settings == metric.settings()
 
 
-def test_bounds_that_are_no_proof_of_the_overlap_have_no_tightness() -> None:
-    """Sampled, linearised, of another objective or towards one class: n/a beside what is judged."""
+def test_only_proven_overlaps_have_a_tightness() -> None:
+    """Bounds that are sampled, linearised, of another objective or towards one class have no value."""
     x, model = digits(2), pm.zoo.mnist_mlp()
     methods: dict[str, AnyMethod] = {
         "eva": pm.EVA(model, BALL, progress=False),
@@ -109,8 +109,8 @@ def test_bounds_that_are_no_proof_of_the_overlap_have_no_tightness() -> None:
     assert str(table).count("n/a") == 4
 
 
-def test_without_a_ball_the_domain_is_what_x_spans() -> None:
-    """Digits have black and white pixels: the ball stays in [0, 1], as the one that says so."""
+def test_the_default_domain_is_the_range_of_x() -> None:
+    """Digits have black and white pixels, so the default domain is [0, 1]."""
     x, model = digits(2), pm.zoo.mnist_mlp()
     table = compare(model, x, ["eva"], ["deletion"], progress=False)
     stated = compare(model, x, ["eva"], ["deletion"], ball=pm.Ball("auto", domain=(0.0, 1.0)), progress=False)
@@ -129,7 +129,7 @@ def test_a_name_alone_is_one_method_or_metric() -> None:
 def test_seconds_do_not_depend_on_the_order_of_methods(
     order: tuple[str, ...], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the first call has to load is not part of them, nor is that call."""
+    """The first call, which loads more, is not counted."""
     clock = Clock()
     clock.rule(monkeypatch)
     slow = {"a": clock.map_after(1.0), "b": clock.map_after(2.0)}
@@ -139,7 +139,7 @@ def test_seconds_do_not_depend_on_the_order_of_methods(
 
 
 def test_methods_without_a_label_get_their_name() -> None:
-    """Captum's objects and ours by their class, functions by their name, numbered where several have one."""
+    """Objects are named by their class, functions by their name, and equal names are numbered."""
     x, model = digits(1), pm.zoo.mnist_mlp()
 
     def constant(z: Tensor, target: Tensor) -> Tensor:
@@ -156,7 +156,7 @@ def test_methods_without_a_label_get_their_name() -> None:
     assert list(compare(model, x, lambda z, target: z, progress=False).rows) == ["function"]
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_incomparable_methods_are_refused() -> None:
     x, model = digits(1), pm.zoo.mnist_mlp()
     with pytest.raises(InputError, match="got no method"):
         compare(model, x, [])
@@ -195,7 +195,7 @@ def test_options_of_another_kind_are_refused_before_any_work(given: dict[str, An
 
 
 def test_a_function_of_another_signature_is_refused_before_any_work() -> None:
-    """Also beside methods that are fine, and before the model is looked at."""
+    """It is refused beside valid methods too, and before the model is used."""
     x, seen = digits(1), []
 
     class Watched(nn.Module):
@@ -214,7 +214,7 @@ def test_a_function_of_another_signature_is_refused_before_any_work() -> None:
     assert not seen
 
 
-def test_a_map_that_was_there_took_nobody_knows_how_long() -> None:
+def test_stored_maps_have_no_seconds() -> None:
     x, model = digits(1), pm.zoo.mnist_mlp()
     table = compare(model, x, {"map": torch.rand_like(x), "saliency": "saliency"}, progress=False)
     assert table.seconds["map"] is None

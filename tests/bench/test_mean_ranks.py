@@ -1,4 +1,4 @@
-"""Mean ranks: by hand, against scipy, and how often their intervals hold the truth."""
+"""Mean ranks: by hand, compared with scipy, and the coverage of their intervals."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def drawn(*shape: int, seed: int = 0) -> Values:
 
 
 def test_ranks_by_hand() -> None:
-    """Three methods, two samples: the best is 1, the same values share their places, and -1 turns all around."""
+    """Three methods, two samples: the best has rank 1, equal values share ranks, and -1 reverses the order."""
     values = np.array([[5.0, 1.0], [3.0, 1.0], [4.0, 0.0]])
     assert ranks(values, 1).tolist() == [[1, 1.5], [3, 1.5], [2, 3]]
     assert ranks(values, -1).tolist() == [[3, 2.5], [1, 2.5], [2, 1]]
 
 
 def test_ranks_are_those_of_scipy() -> None:
-    values = drawn(7, 50).round(0)  # many are the same
+    values = drawn(7, 50).round(0)  # many values are equal
     assert np.array_equal(ranks(values, -1), rankdata(values, axis=0))
     assert np.array_equal(ranks(values, 1), rankdata(-values, axis=0))
 
 
 def test_mean_ranks_by_hand() -> None:
-    """Deletion says 1, 2 at all samples, Insertion says 2, 1 at half of them: 1.25 and 1.75."""
+    """Deletion gives 1, 2 at all samples, Insertion 2, 1 at half of them: the means are 1.25 and 1.75."""
     deletion = np.stack([np.zeros(40), np.ones(40)])
     insertion = np.stack([np.arange(40.0) % 2, np.full(40, 0.5)])
     mean, low, high = mean_ranks({"d": deletion, "i": insertion}, {"d": -1, "i": 1})
@@ -43,8 +43,8 @@ def test_mean_ranks_by_hand() -> None:
     assert low[0] < 1.25 < high[0]
 
 
-def test_every_data_set_counts_the_same() -> None:
-    """One with many samples, one with few: the mean of their means, and half of the root of the squared widths."""
+def test_every_data_set_has_the_same_weight() -> None:
+    """The mean is that of both data sets, and the width is half the root of the sum of squared widths."""
     values = {"d many": drawn(3, 100, seed=1), "d few": drawn(3, 10, seed=2)}
     better, data = dict.fromkeys(values, -1), {"d many": "many", "d few": "few"}
     mean, low, high = mean_ranks(values, better, data=data)
@@ -56,7 +56,7 @@ def test_every_data_set_counts_the_same() -> None:
 
 
 def test_intervals_cover_as_often_as_they_say() -> None:
-    """Two methods, the first ahead by 0.5 σ of the difference: P(ahead) = Φ(0.5) and the mean rank 2 - Φ(0.5)."""
+    """The first of two methods is ahead by 0.5 σ of the difference, so its mean rank is 2 - Φ(0.5)."""
     truth, covered = 2 - 0.6914625, 0
     for seed in range(200):
         values = {
@@ -71,7 +71,7 @@ def test_intervals_cover_as_often_as_they_say() -> None:
 
 
 def test_the_column_of_a_table() -> None:
-    """Methods that lack a metric or a sample are not ranked, and change nobody's rank."""
+    """Methods that lack a metric or a sample are not ranked, and do not change other ranks."""
     values = {f"m{k}": {"deletion": drawn(30, seed=k), "insertion": drawn(30, seed=9 + k)} for k in range(3)}
     together = mean_ranks(
         {name: np.stack([values[m][name] for m in values]) for name in ("deletion", "insertion")},
@@ -93,7 +93,7 @@ def test_the_column_of_a_table() -> None:
 
 
 def with_none(values: dict[str, dict[str, Values]]) -> dict[str, Values]:
-    """What a method has where no other and not itself has all columns."""
+    """Return the ranks if no method has all columns."""
     alone = {"m": {"deletion": values["m0"]["deletion"]}}
     with_ranks([LOW, HIGH], alone)
     return alone["m"]
@@ -122,6 +122,6 @@ def with_none(values: dict[str, dict[str, Values]]) -> dict[str, Values]:
         ),
     ],
 )
-def test_what_cannot_be_ranked(values: Any, better: Any, data: Any, message: str) -> None:
+def test_invalid_values_cannot_be_ranked(values: Any, better: Any, data: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         mean_ranks(values, better, data=data)

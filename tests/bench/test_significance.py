@@ -1,4 +1,4 @@
-"""Whether tighter bounds go with better values: the correlation that is printed is Spearman's."""
+"""Rank correlations of tightness with the metrics: they equal Spearman's of scipy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ COLUMNS = (Column("tightness", "Tightness", False), Column("deletion", "Deletion
 
 
 def printed(text: str, row: str) -> list[list[float]]:
-    """[correlation, low, high] of each cell of a row."""
+    """Return [correlation, low, high] for each cell of a row."""
     (line,) = [line for line in text.splitlines() if line.startswith(f"| {row} |")]
     return [[float(n) for n in re.findall(r"-?\d+\.\d+", cell)] for cell in line.split("|")[2:-1]]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_correlations_are_those_of_scipy(seed: int) -> None:
-    """Over all rows, and averaged over the radii; a metric that falls counts as better when it is lower."""
+    """They are over all rows, and averaged over the radii. Lower is better for some metrics."""
     rng = np.random.default_rng(seed)
     radii = [0.1, 0.1, 0.1, 0.2, 0.2, 0.2]
     values = {
@@ -51,7 +51,7 @@ def test_rows_with_fewer_samples_are_left_out() -> None:
 
 
 def test_a_perfect_order_is_one_and_its_opposite_minus_one() -> None:
-    """And where all samples agree, the interval has no width. Equal values share their rank."""
+    """If all samples agree, the interval has no width. Equal values share their rank."""
     values = {
         f"m{k}": {"tightness": np.full(9, float(k)), "deletion": np.full(9, float(k)), "x": np.full(9, float(k))}
         for k in range(4)

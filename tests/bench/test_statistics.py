@@ -25,7 +25,7 @@ def drawn(mean: float, seed: int, count: int = 400) -> Values:
 
 
 def test_the_interval_is_that_of_the_mean() -> None:
-    """For many samples of known spread, the mean ± 1.96 σ / sqrt(n)."""
+    """Many samples of known spread have the interval mean ± 1.96 σ / sqrt(n)."""
     values = drawn(0.5, 1, 500)
     low, high = interval(values)
     half = 1.96 * float(values.std()) / sqrt(500)
@@ -57,8 +57,8 @@ def test_best_second_and_tied() -> None:
     assert "insertion" not in table.rows["bad"]
 
 
-def test_what_all_methods_share_does_not_hide_a_difference() -> None:
-    """Intervals overlap widely, but every sample says the same: the difference is certain."""
+def test_paired_differences_remove_common_variation() -> None:
+    """The intervals overlap, but all samples agree, so the difference is significant."""
     hard = 10 * drawn(0.0, 3, 50)
     values = {"a": {"deletion": hard}, "b": {"deletion": hard + 0.01}}
     table = tabulate("t", [LOW], values, {"a": 0.0, "b": 0.0})
@@ -77,8 +77,8 @@ def test_a_method_with_fewer_samples_is_compared_on_those() -> None:
     assert table.rows["all"]["deletion"].mark == "second"
 
 
-def test_few_samples_are_not_called_as_good_as_the_best() -> None:
-    """Ten of them cannot tell it from the best, which is no praise."""
+def test_a_method_with_few_samples_is_not_tied_with_the_best() -> None:
+    """With ten samples the difference is not significant, but the method is not marked as tied."""
     best, worse = drawn(0.0, 0, 100), drawn(0.5, 1, 100)
     few = np.where(np.arange(100) < 10, drawn(0.4, 2, 100), np.nan)
     values = {"best": {"deletion": best}, "worse": {"deletion": worse}, "few": {"deletion": few}}
@@ -88,7 +88,7 @@ def test_few_samples_are_not_called_as_good_as_the_best() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 12, 29])
 def test_the_interval_of_few_samples_is_students(count: int) -> None:
-    """Exact for samples of a normal law, from two on; a bootstrap of two covers the mean half as often as it says."""
+    """It is exact for normal samples, from two on. A bootstrap of two covers the mean half as often as stated."""
     values = drawn(0.5, count, count)
     half = stats.t.ppf(0.975, count - 1) * values.std(ddof=1) / sqrt(count)
     assert interval(values) == pytest.approx((values.mean() - half, values.mean() + half), abs=1e-6)
@@ -97,7 +97,7 @@ def test_the_interval_of_few_samples_is_students(count: int) -> None:
 
 
 def test_two_samples_have_an_interval_and_marks() -> None:
-    """What is ahead by the same at both is the best; what may be chance is not told apart."""
+    """A method that is ahead by the same amount at both is the best; others are tied."""
     values = {"a": {"deletion": np.array([0.1, 0.2])}, "b": {"deletion": np.array([0.6, 0.7])}}
     values["c"] = {"deletion": np.array([0.3, 0.1])}
     table = tabulate("t", [LOW], values, dict.fromkeys(values, 0.0))
@@ -145,8 +145,8 @@ def test_a_frame_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyP
         table.to_frame()
 
 
-def test_means_over_other_samples_win_nothing() -> None:
-    """A method that saw the easy samples alone has the least mean; on those it is no better than the others."""
+def test_means_over_other_samples_are_not_ranked() -> None:
+    """A method with easy samples alone has the lowest mean, but is no better on these samples."""
     easy, hard = np.full(5, 0.1), np.full(5, 0.9)
     values = {
         "few": {"deletion": np.concatenate([easy, np.full(5, np.nan)])},
@@ -173,7 +173,7 @@ def shown() -> Table:
 
 
 def test_a_terminal_sees_columns_and_words() -> None:
-    """No markup, columns that stand under each other, and what the signs mean."""
+    """The text has no markup, aligned columns and a legend."""
     head, columns, words = str(shown()).split("\n\n")
     columns, *rows = columns.splitlines()
     legend = " ".join(words.split())
@@ -206,7 +206,7 @@ def test_a_label_cannot_break_the_markdown() -> None:
 
 
 class Reader(HTMLParser):
-    """The tags of a page, and the text of its cells."""
+    """A parser that collects the tags of a page and the text of its cells."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -231,7 +231,7 @@ class Reader(HTMLParser):
 
 
 def test_a_notebook_sees_a_table() -> None:
-    """Whole, with names as text, whatever they hold."""
+    """The HTML is complete, and names are escaped."""
     page = Reader(shown()._repr_html_())
     assert page.open == []
     assert set(page.tags) == {"table", "caption", "thead", "tbody", "tr", "th", "td", "b", "u", "div", "p"}
@@ -243,7 +243,7 @@ def test_a_notebook_sees_a_table() -> None:
 
 
 def test_a_table_is_drawn() -> None:
-    """A panel for each metric; a dollar in a name starts no formula; what has one sample has a point."""
+    """Each metric has a panel, dollar signs are plain text, and one sample is a point."""
     table = shown()
     figure = table.plot()
     assert [axes.get_title() for axes in figure.axes] == ["Deletion ↓", "Insertion ↑"]

@@ -1,4 +1,4 @@
-"""The values of every sample behind the tables of the page: their means are what the page says, all are of one kind."""
+"""The stored values behind the tables of the page: their means equal the page, and all have the same origin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLES = sorted(path.name for path in VALUES.iterdir() if path.is_dir())
 
 
 def rows(table: str) -> dict[str, list[str]]:
-    """The cells of each row of a table of the page, by its label without the number of samples."""
+    """Return the cells of each row of a table of the page, by its label without the number of samples."""
     page = (DOCS / "results.md").read_text(encoding="utf-8")
     text = page.partition(f"<!-- {table}/table.md -->")[2].partition("<!-- end -->")[0]
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ") and "---" not in line]
@@ -54,6 +54,6 @@ def test_all_rows_are_of_the_same_images_network_and_metrics(table: str) -> None
     assert len(set(abouts.values())) == 1
 
 
-def test_no_maps_are_among_them() -> None:
+def test_no_maps_are_stored() -> None:
     assert not list(VALUES.rglob("maps-*"))
     assert sum(file.stat().st_size for file in VALUES.rglob("*") if file.is_file()) < 4e6

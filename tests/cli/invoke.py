@@ -1,4 +1,4 @@
-"""The command line as a user has it: the installed program, and the same in this process, which is faster."""
+"""The command line: as the installed program, and in this process, which is faster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAM = Path(sys.executable).with_name("proofmap")
 
 
 def installed(*words: object, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The installed program, run in a folder."""
+    """Run the installed program in a folder."""
     return subprocess.run(
         [str(PROGRAM), *map(str, words)],
         cwd=folder,
@@ -29,12 +29,12 @@ def installed(*words: object, folder: Path, **environment: str) -> subprocess.Co
 
 
 def called(*words: object) -> Result:
-    """The same command in this process."""
+    """Run a command in this process."""
     return CliRunner().invoke(app, [str(word) for word in words], prog_name="proofmap")
 
 
 def answer(*words: object) -> Any:
-    """What --json prints, of a command that ends well."""
+    """Return the output of --json from a command that exits with 0."""
     found = called(*words, "--json")
     assert found.exit_code == 0, found.output
     return json.loads(found.stdout)

@@ -1,4 +1,4 @@
-"""What holds for every command: how it ends, what its help says, what the shell completes."""
+"""Every command: exit codes, help and completion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_reader_that_has_seen_enough_ends_it_quietly(files: Path) -> None:
+def test_a_closed_pipe_ends_a_command_quietly(files: Path) -> None:
     words = [str(PROGRAM), "verify", "net.onnx", "x.npy", "--eps", "0.01"]
     with subprocess.Popen(words, cwd=files, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -37,7 +37,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(files: Path) -> None:
     assert process.returncode == 141
 
 
-def test_an_output_without_greek_is_written_to_all_the_same(files: Path) -> None:
+def test_characters_that_the_terminal_lacks_are_escaped(files: Path) -> None:
     words = ["explain", str(files / "net.onnx"), str(files / "x.npy"), "--eps", "0.01", "--out", str(files / "out")]
     found = CliRunner(charset="cp1252").invoke(app, words)
     assert found.exit_code == 0, found.output
@@ -82,9 +82,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(files: Path) -> None:
         ),
     ],
 )
-def test_every_end_has_its_code(
-    error: BaseException, code: int, said: str, files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exit_codes(error: BaseException, code: int, said: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
@@ -96,10 +94,10 @@ def test_every_end_has_its_code(
 
 
 @pytest.mark.parametrize("make", [lambda: np.empty(2**50), lambda: torch.empty(2**60)], ids=["numpy", "torch"])
-def test_an_array_that_no_memory_holds_is_no_bug(
+def test_missing_memory_is_not_reported_as_a_bug(
     make: Callable[[], object], files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What numpy and torch themselves say."""
+    """These are the messages of numpy and torch."""
     monkeypatch.setattr("proofmap.cli.options.samples_and_balls.read_cases", lambda *_, **__: make())
     found = called("verify", files / "net.onnx", files / "x.npy", "--eps", "0.01")
     assert found.exit_code == 2
@@ -137,7 +135,7 @@ def test_the_shell_completes_commands_and_values(line: str, expected: list[str])
 
 
 def completion(line: str) -> dict[str, str]:
-    """What bash tells a program that it asks how to go on: its words, a line each, ended at colons too."""
+    """Return the environment of a completion by bash: one word in each line, split at colons too."""
     words = re.sub(r"(?<=:)(?=\w)|(?=:)", " ", f"proofmap {line}").split(" ")
     return {
         "COMP_WORDS": "\n".join(words),
@@ -148,7 +146,7 @@ def completion(line: str) -> dict[str, str]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torch brings GNU's OpenMP there, which says what it was told")
 @pytest.mark.parametrize(("own", "turns"), [({}, 0), ({"OMP_WAIT_POLICY": "ACTIVE"}, 3 * 10**10)])
-def test_threads_of_torch_wait_asleep_unless_the_user_says_otherwise(own: dict[str, str], turns: int) -> None:
+def test_torch_threads_wait_passively_by_default(own: dict[str, str], turns: int) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     environment |= {"OMP_DISPLAY_ENV": "verbose", **own}
     code = "from proofmap.cli import app; app(['--version'], standalone_mode=False); import torch"

@@ -1,4 +1,4 @@
-"""What explain says of an explanation whose overlaps have two sides."""
+"""Lines and records of explanations with lower and upper bounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model() -> Model:
     return Model("net", digits_model().network, Preparation())
 
 
-def test_a_line_has_both_sides_and_what_matters_most(model: Model) -> None:
+def test_a_line_has_both_bounds_and_the_proven_ranks(model: Model) -> None:
     e = ranked([4, 3, 2, 1], 0.004)
     assert line(case(e), e, model) == (
         f"x.npy: 0; proven: no input in the ball ({BALL}) changes the class; AO(B) in [-5.00, -4.99]; these 2 of "
@@ -42,7 +42,7 @@ def test_a_line_has_both_sides_and_what_matters_most(model: Model) -> None:
     )
 
 
-def test_a_line_says_what_refutes(model: Model) -> None:
+def test_a_line_names_the_refuting_point(model: Model) -> None:
     over = two_sided((0.5, 0.75), [(0, 0)])
     e = make((1, 1), 1, dtype=torch.float64, scores=over.drop, overlap=over)
     assert line(case(e), e, model) == (
@@ -55,8 +55,8 @@ def test_a_line_of_two_halves(model: Model) -> None:
     sides: dict[str, Any] = {"overlap": added, "opposite": removed, "signed": True, "target": torch.tensor([1])}
     e = make((1, 2), 2, dtype=torch.float64, scores=added.drop - removed.drop, **sides)
     assert line(case(e), e, model) == (
-        f"x.npy: 0; towards 1; proven for adding alone: in the ball ({BALL}), it does not change the class to 1; not "
-        "for removing; AO(B) in [-3.00, -2.50] by adding, AO(B) in [-4.00, 3.50] by removing"
+        f"x.npy: 0; towards 1; undecided: in the ball ({BALL}), raising values alone is proven not to change the class "
+        "to 1; lowering them is not; AO(B) in [-3.00, -2.50] by raising, AO(B) in [-4.00, 3.50] by lowering"
     )
     found = record(case(e), e, model, Path("e"), None)
     assert (found["overlap_lower_reached"], found["overlap_opposite_lower_reached"]) == (-3, -4)

@@ -1,4 +1,4 @@
-"""What an installation without extras brings is enough for the commands that the first pages show."""
+"""An installation without extras is enough for the commands of the first pages."""
 
 from __future__ import annotations
 
@@ -45,27 +45,33 @@ for line in sys.argv[2:]:
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = {"superpixels", "onnx", "imagenet", "export", "ray"}  # of users; the others are for the tests and benchmarks
+EXTRAS = {
+    "superpixels",
+    "onnx",
+    "imagenet",
+    "export",
+    "ray",
+}  # extras for users; the others are for tests and benchmarks
 
 
 def named(requirements: list[str]) -> set[str]:
     return {canonicalize_name(Requirement(one).name) for one in requirements}
 
 
-def test_every_package_that_is_imported_is_asked_for() -> None:
-    """By its name, not as something that another one needs today; and none is asked for in vain."""
+def test_every_imported_package_is_required() -> None:
+    """Each imported package is required by name, and no package is required in vain."""
     packages = packages_distributions()
     names = {name for path in PACKAGE.rglob("*.py") for name in imported(path.read_text(encoding="utf-8"), "proofmap")}
     others = {name.partition(".")[0] for name in names} - {"proofmap", "_typeshed", *sys.stdlib_module_names}
     found = {canonicalize_name(package) for name in others for package in packages.get(name, [name])}
     asked = named(PROJECT["dependencies"])
     extras = set().union(*(named(PROJECT["optional-dependencies"][extra]) for extra in EXTRAS))
-    assert found - asked - extras == {"scikit-learn"}  # where a user brings an estimator of it
+    assert found - asked - extras == {"scikit-learn"}  # needed only for estimators of this package
     assert asked <= found
 
 
 def brought() -> set[str]:
-    """The packages that pip installs with this one, and those that they need."""
+    """Return the packages that pip installs with this one, and their requirements."""
     found: set[str] = set()
     waiting = list(PROJECT["dependencies"])
     while waiting:

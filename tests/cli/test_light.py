@@ -1,4 +1,4 @@
-"""Help, completion and wrong words are answered before torch, numpy and what draws pictures are loaded."""
+"""Help, completion and invalid options are answered before torch, numpy and matplotlib are loaded."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from proofmap.bench import names as bench_names
 from proofmap.bounds import METHODS
 from proofmap.bounds.method import SYNONYMS
 from proofmap.cli.options import option_names as names
-from proofmap.runs.results_export import FORMATS
+from proofmap.runs.results_export import WRITERS
 from proofmap.zoo import __all__ as zoo_names
 from tests.cli.test_app import completion
 
 HEAVY = {"torch", "numpy", "matplotlib", "onnx", "PIL", "pandas", "captum", "safetensors", "tqdm", "ray", "skimage"}
 
-# One process for all: each line of words, and what the environment says, gives the code, the texts and what was loaded.
+# One process runs all cases. Each returns its exit code, its output and the loaded modules.
 SCRIPT = """
 import io, json, os, sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -75,16 +75,16 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "x", "--model", "y", "--out", "z", "--memory", "0"], "got --memory 0, expected a number of GiB"),
     (["export", "run", "out.foo"], "got the name out.foo, expected one that ends in "),
     (["claim", "zoo:mnist_mlp", "x.proofmap", "--groups", "some"], "got --groups some, expected one of all, top, none"),
+    (["bench", "court"], "got court, expected a table of this package: the trials with known ground truth are in "),
     (["report", "page.txt", "maps"], "got the page page.txt, expected a name that ends in .html"),
 ]
 COMPLETED: list[tuple[str, list[str]]] = [
     ("ver", ["verify"]),
     ("bench table1-m", ["table1-mnist"]),
-    ("bench cou", ["court"]),
     ("explain z", [f"zoo:{name}" for name in sorted(zoo_names)]),
-    ("explain zoo:mn", ["mnist_mlp"]),  # bash, which ends words at a colon, puts it after what is typed
+    ("explain zoo:mn", ["mnist_mlp"]),  # bash splits words at colons, so only the last part is completed
     ("run --model zoo:", sorted(zoo_names)),
-    ("explain net", []),  # a file's name is for the shell to complete
+    ("explain net", []),  # the shell completes names of files
     ("verify --bounds cr", ["crown-ibp", "crown"]),
     ("verify --device c", ["cpu", "cuda"]),
     ("export run out", []),
@@ -125,7 +125,7 @@ def test_help_and_version_answer(answers: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("k", range(len(WRONG)), ids=[" ".join(words) for words, _ in WRONG])
-def test_a_wrong_word_is_one_sentence(k: int, answers: list[Any]) -> None:
+def test_an_invalid_option_is_one_sentence(k: int, answers: list[Any]) -> None:
     code, out, err, _ = answers[len(HELP) + k]
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {WRONG[k][1]}")
@@ -137,14 +137,14 @@ def test_the_shell_completes(k: int, answers: list[Any]) -> None:
     assert answers[len(HELP) + len(WRONG) + k][1].split() == COMPLETED[k][1]
 
 
-def test_names_are_those_of_the_tables() -> None:
-    assert (*METHODS, *SYNONYMS) == names.BOUNDS
-    assert tuple(FORMATS) == names.FORMATS
+def test_option_names_equal_those_of_the_library() -> None:
+    assert (*METHODS, *SYNONYMS) == names.BOUND_NAMES
+    assert tuple(WRITERS) == names.EXPORT_SUFFIXES
     assert names.zoo() == sorted(zoo_names)
     assert names.benches() == sorted(bench_names())
 
 
-def test_the_package_loads_what_is_asked_for_alone() -> None:
+def test_the_package_loads_only_used_modules() -> None:
     code = """
 import sys
 import proofmap as pm

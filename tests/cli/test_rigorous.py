@@ -1,4 +1,4 @@
-"""What verify and explain prove holds with all roundings, or they say that it does not."""
+"""Proofs of verify and explain cover all rounding errors, or state that they do not."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("bounds", [(), ("--bounds", "exact", "--seconds", "1")])
-def test_where_rounding_swamps_the_margin_nothing_is_proven(bounds: tuple[str, ...], folder: Path) -> None:
-    """relu((x + 2¹⁷) - 2¹⁷ - x) is 0 over the reals, and not in float32."""
+def test_nothing_is_proven_if_rounding_exceeds_the_margin(bounds: tuple[str, ...], folder: Path) -> None:
+    """relu((x + 2¹⁷) - 2¹⁷ - x) is 0 over the reals, but not in float32."""
     words = ("verify", "net.py:net", "rows.csv", "--eps", "0.001", "--no-radius", *bounds)
     found = called(*words)
     assert found.exit_code == 1
@@ -55,7 +55,7 @@ def test_where_rounding_swamps_the_margin_nothing_is_proven(bounds: tuple[str, .
     assert (entry["verdict"], entry["rigorous"], entry["rounding"]) == ("undecided", True, True)
 
 
-def test_what_is_proven_is_proven_with_all_roundings(folder: Path) -> None:
+def test_proofs_cover_all_rounding_errors(folder: Path) -> None:
     (entry,) = answer("verify", MODEL, "digit.npy", "--eps", "0.01", "--no-radius")["inputs"]
     assert (entry["verdict"], entry["rigorous"], entry["rounding"]) == ("proven", True, False)
     ball = pm.Ball(0.01, domain=(0.0, 1.0))
@@ -64,7 +64,7 @@ def test_what_is_proven_is_proven_with_all_roundings(folder: Path) -> None:
     assert float(over.full) > float(pm.overlap(pm.zoo.mnist_mlp(), digits(1)[0], ball, rigorous=False).full)
 
 
-def test_a_search_proves_with_all_roundings(folder: Path) -> None:
+def test_proofs_of_a_search_cover_all_rounding_errors(folder: Path) -> None:
     words = ("verify", MODEL, "digit.npy", "--eps", "0.02", "--no-radius")
     (entry,) = answer(*words, "--bounds", "exact", "--seconds", "20")["inputs"]
     assert (entry["verdict"], entry["rigorous"], entry["rounding"]) == ("proven", True, False)
@@ -72,7 +72,7 @@ def test_a_search_proves_with_all_roundings(folder: Path) -> None:
     assert entry["overlap_upper_proven"] <= loose["overlap_upper_proven"]
 
 
-def test_what_is_not_covered_is_said(folder: Path) -> None:
+def test_uncovered_rounding_is_stated(folder: Path) -> None:
     found = called("verify", "net.py:jumping", "rows.csv", "--eps", "0.001", "--no-radius")
     assert "note: floating-point rounding is not covered" in found.stderr
     found = called("verify", "net.py:curved", "rows.csv", "--eps", "0.001", "--no-radius")
@@ -103,9 +103,7 @@ def test_an_explanation_says_that_it_is_rigorous(folder: Path) -> None:
         (("run", "--eps", "0.01", "--method", "smooth"), False),
     ],
 )
-def test_what_is_called_proven_says_whether_roundings_are_covered(
-    words: tuple[str, ...], told: bool, folder: Path
-) -> None:
+def test_every_proof_states_whether_rounding_is_covered(words: tuple[str, ...], told: bool, folder: Path) -> None:
     command, *more = words
     model = ("--model", MODEL) if command == "run" else (MODEL,)
     limit = ("--within", "3") if words == ("explain",) else ()
@@ -115,7 +113,7 @@ def test_what_is_called_proven_says_whether_roundings_are_covered(
     assert ("note: floating-point rounding is not covered" in found.stderr) == told
 
 
-def test_a_program_is_told_too(folder: Path) -> None:
+def test_the_json_states_whether_rounding_is_covered(folder: Path) -> None:
     words = ("explain", MODEL, "digit.npy", "--eps", "0.01", "--groups", "grid:2")
     assert [answer(*words, *more)["inputs"][0].get("rigorous") for more in ((), ("--no-rigorous",))] == [True, False]
     assert "rigorous" not in answer(*words, "--method", "empirical")["inputs"][0]
@@ -127,9 +125,7 @@ def test_a_method_that_proves_nothing_is_refused(folder: Path) -> None:
     assert "got --rigorous for empirical, which proves nothing, expected it with eva or targeted" in found.stderr
 
 
-def test_what_only_the_bound_s_own_precision_swamps_is_proven_in_float64(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bound_that_float32_cannot_prove_is_proven_in_float64(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def overlap(network: Any, x: Any, ball: pm.Ball, *, rigorous: bool = False, **how: Any) -> pm.Overlap:
@@ -145,9 +141,7 @@ def test_what_only_the_bound_s_own_precision_swamps_is_proven_in_float64(
     assert (entry["verdict"], entry["rounding"]) == ("proven", False)
 
 
-def test_a_search_that_is_far_from_a_proof_is_not_asked_again_without_roundings(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_far_from_a_proof_is_not_repeated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def overlap(*args: Any, rigorous: bool = False, **how: Any) -> pm.Overlap:

@@ -1,4 +1,4 @@
-"""Error outputs that are closed or full: real descriptors of real processes."""
+"""Closed or full stderr, in real processes."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ FULL = [pytest.param("2>&-", id="closed"), pytest.param("2>/dev/full", id="full"
 
 
 def shell(words: list[str], end: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A command whose descriptors a shell has changed."""
+    """Run a command whose descriptors a shell changed."""
     line = ["sh", "-c", f'exec "$0" "$@" {end}', *words]
     return subprocess.run(line, cwd=folder, stdout=subprocess.PIPE, text=True, check=False)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
 @pytest.mark.parametrize("end", FULL)
-def test_a_process_whose_errors_nobody_reads_goes_on(tmp_path: Path, end: str) -> None:
+def test_a_closed_stderr_does_not_stop_a_process(tmp_path: Path, end: str) -> None:
     done = shell([sys.executable, "-c", SETTLED], end, tmp_path)
     assert (done.returncode, done.stdout) == (0, "False\n")
     assert (tmp_path / "results").read_bytes() == b""
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
-def test_a_bar_without_an_error_output_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_progress_bar_without_stderr_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proofmap.runtime.progress_bar._MIN_LINE_SECONDS", -1)
-    with suppress(OSError), Path("/dev/full").open("w") as full:  # which cannot be flushed at the end either
+    with suppress(OSError), Path("/dev/full").open("w") as full:  # the last flush fails too
         for stream in (None, full):
             monkeypatch.setattr("sys.stderr", stream)
             with ProgressBar(2, "work") as bar, bar.work(2):
@@ -57,7 +57,7 @@ def test_a_bar_without_an_error_output_shows_nothing(monkeypatch: pytest.MonkeyP
 def test_a_message_does_not_become_an_answer(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """print writes to the output where the error output is None."""
+    """print writes to stdout if stderr is None."""
     monkeypatch.setattr("sys.stderr", None)
     print_status("a message")
     assert capsys.readouterr().out == ""
@@ -66,7 +66,7 @@ def test_a_message_does_not_become_an_answer(
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
 @pytest.mark.parametrize("end", FULL)
-def test_a_run_whose_errors_nobody_reads_is_a_whole_run(tmp_path: Path, end: str) -> None:
+def test_a_run_with_a_closed_stderr_is_complete(tmp_path: Path, end: str) -> None:
     from tests.sources.files import digits, write_png
 
     images, _ = digits(2)

@@ -1,4 +1,4 @@
-"""Tables on a terminal, which is a real one here, and elsewhere."""
+"""Tables on a pseudo terminal and in other outputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "openpty"), reason="a system wit
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch, markdown: str, columns: int) -> str:
-    """What a terminal of so many columns gets."""
+    """Return the output on a terminal with this number of columns."""
     for name, value in (("COLUMNS", str(columns)), ("TERM", "xterm"), ("LINES", "50")):
         monkeypatch.setenv(name, value)
     for name in ("NO_COLOR", "FORCE_COLOR"):
@@ -36,7 +36,7 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, markdown: str, columns: int) 
         terminal.flush()
         monkeypatch.undo()
     found = b""
-    with suppress(OSError):  # which says that all was read: one read may give a part alone
+    with suppress(OSError):  # the end of the output; one read may return a part of it
         while piece := os.read(ours, 2**16):
             found += piece
     os.close(ours)
@@ -55,14 +55,14 @@ def test_a_terminal_gets_lines_and_marks(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not re.search(r"\*\*|<u>|---|&lt;", bare)
 
 
-def test_nothing_is_cut_off_where_there_is_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_terminals_cut_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
     found = re.sub(r"\x1b\[\d+m", "", on_a_terminal(monkeypatch, MARKDOWN, 40))
     assert max(map(len, found.splitlines())) <= 40
     for word in ("0.086", "[-0.004,", "0.176]", "0.114", "0.209]", "0.016", "n/a", "rise"):
         assert word in found
 
 
-def test_elsewhere_it_is_text_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_outputs_get_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
     show(MARKDOWN)
     assert capsys.readouterr().out == MARKDOWN
     show(MARKDOWN, plain="for a file")

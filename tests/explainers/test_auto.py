@@ -15,7 +15,7 @@ from torch import nn
 import proofmap as pm
 from proofmap.errors import InputError
 from proofmap.explainers import auto as choose
-from proofmap.text.figure_titles import title
+from proofmap.plots.figure_titles import title
 from proofmap.verify import radius as radii
 from tests.foreign import file_graph, graph_of, inputs
 
@@ -47,9 +47,8 @@ def test_a_small_network_gets_a_map_and_a_proof() -> None:
     mapped, proven, spent = answer.said
     assert mapped.startswith("Map: BlendEVA, from 520 gradients. It mixes")
     assert mapped.endswith("This map is an estimate of importance, not a proof.")
-    assert proven.startswith(
-        "Proven: the class of 2 of 2 samples (100.0 %) does not change within a radius of its own, "
-    )
+    said = "Proven: no input in the sample's ball changes the class, for 2 of 2 samples (100.0 %)"
+    assert proven.startswith(f"{said}; each has its own radius, ")
     assert "of 60 seconds for 2 samples. All values are in [0, 1]" in spent
     assert proven.endswith("as narrow as it could.")
     assert answer.proof.settings["rigorous"] is True

@@ -1,4 +1,4 @@
-"""Captum's call, with Captum itself: what its methods and metrics make of an explainer is what a loop would."""
+"""The interface of Captum: Captum's own methods and metrics call our explainers, with the same results as a loop."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import proofmap as pm
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation
 from proofmap.explainers.batching import Measured, score_of
-from proofmap.text.figure_titles import caption
+from proofmap.plots.figure_titles import caption
 from proofmap.verify.overlap import Overlap
 from tests.explainers.making import Pair, make, make_signed, two_sided
 

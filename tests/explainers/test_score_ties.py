@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 import proofmap as pm
+from proofmap.explainers.statements.proven_ranks import standing
+from proofmap.plots.figure_titles import title
 from proofmap.plots.score_chart import bars_of
-from proofmap.text.figure_titles import title
-from proofmap.text.proven_ranks import standing
 from tests.explainers.making import make
 
 ERRORS = torch.tensor([[0.1, 0.1, 0.1, 0.1, 0.1]])

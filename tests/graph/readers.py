@@ -76,7 +76,7 @@ class File(Source):
 
     def run(self, x: Tensor) -> Tensor:
         model = self.model(x.dtype)
-        if x.dtype == torch.float64:  # for which onnxruntime has few kernels
+        if x.dtype == torch.float64:  # onnxruntime has few kernels for float64
             results: Any = ReferenceEvaluator(model).run(None, {"x": x.numpy()})
             return torch.from_numpy(results[0])
         return torch.from_numpy(run(model, x.numpy()))

@@ -83,7 +83,7 @@ def test_a_difference_names_its_cause(model: nn.Module, message: str) -> None:
     assert ("random" in str(e.value)) == ("random" in message)
 
 
-def test_a_wrong_reading_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reading_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong(monkeypatch)
     with pytest.raises(ModelError, match="Proofmap has read it wrongly, please report it"):
         trace(Apply(lambda x: x + 1.5), X)
@@ -94,7 +94,7 @@ def test_the_cure_for_rounding_works() -> None:
     torch.testing.assert_close(graph(X.double()), X.double())
 
 
-def test_double_precision_is_compared_as_such() -> None:
+def test_double_precision_has_its_own_tolerance() -> None:
     """In double precision, a difference of 1e-5 is an error."""
     with pytest.raises(ModelError, match="expected 1e-06 at most"):
         trace(Apply(lambda x: x + 1e-6 * x.shape[0]), X.double())
@@ -135,7 +135,7 @@ def test_a_single_model_that_rounds_is_refused_for_double_inputs() -> None:
         ([[1.0]], [[float("inf")]], 0.0),
     ],
 )
-def test_differences_are_of_the_largest_logit_where_it_is_defined(got: Any, expected: Any, off: float) -> None:
+def test_differences_are_relative_to_the_largest_finite_logit(got: Any, expected: Any, off: float) -> None:
     assert relative_difference(torch.tensor(got), torch.tensor(expected)) == pytest.approx(off)
 
 
@@ -151,7 +151,7 @@ def test_a_file_that_is_read_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch,
             loaded(make(ADDED, (batch, 4), {"c": floats(4)}), tmp_path)
 
 
-def test_without_onnxruntime_nothing_is_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_onnxruntime_files_are_not_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     wrong(monkeypatch)
     imported = builtins.__import__
 
@@ -176,7 +176,7 @@ def test_a_file_that_onnxruntime_does_not_know_is_loaded(
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_the_output_does_not_need_is_not_run(tmp_path: Path) -> None:
+def test_unneeded_nodes_are_not_run(tmp_path: Path) -> None:
     """onnxruntime would run these nodes and fail."""
     unused = node("Tile", ["x", "huge"], ["unused"])
     model = make([unused, *ADDED], ("n", 4), {"c": floats(4), "huge": ints(1, 2**40)})
@@ -185,7 +185,7 @@ def test_what_the_output_does_not_need_is_not_run(tmp_path: Path) -> None:
     assert loaded(model, tmp_path).classes == 4
 
 
-def test_rounding_in_a_file_is_no_wrong_reading(tmp_path: Path) -> None:
+def test_rounding_in_a_file_is_not_a_reading_error(tmp_path: Path) -> None:
     nodes = [node("Add", ["x", "c"], ["h"]), node("Sub", ["h", "c"], ["y"])]
     model = make(nodes, ("n", 4), {"c": np.float32(1e5)})
     graph = loaded(model, tmp_path)
@@ -193,7 +193,7 @@ def test_rounding_in_a_file_is_no_wrong_reading(tmp_path: Path) -> None:
     assert relative_difference(graph(torch.from_numpy(x)), torch.from_numpy(run(model, x))) > 1e-4
 
 
-def test_a_file_that_mixes_samples_where_no_shape_shows_it_is_refused(
+def test_a_file_that_mixes_samples_is_refused_although_its_shapes_fit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Sums over the samples are found when a file is read; here the reader is told to overlook one."""
@@ -221,13 +221,13 @@ COUNTED: dict[str, list[onnx.NodeProto]] = {
 
 
 @pytest.mark.parametrize("nodes", COUNTED.values(), ids=COUNTED)
-def test_the_number_of_samples_is_no_number(nodes: list[onnx.NodeProto], tmp_path: Path) -> None:
+def test_the_number_of_samples_must_not_be_used_as_a_number(nodes: list[onnx.NodeProto], tmp_path: Path) -> None:
     used = {"zero": ints(0)} if any("zero" in n.input for n in nodes) else {}
     with pytest.raises(ModelError, match=r"\(node 'times'\) depends on the number of samples, expected every sample"):
         loaded(make(nodes, ("n", 4), used), tmp_path)
     x = floats(2, 4)
     model = make(nodes, (2, 4), used)
-    graph = loaded(model, tmp_path)  # where the file fixes it, it is one
+    graph = loaded(model, tmp_path)  # a fixed number of samples is a constant
     assert relative_difference(graph(torch.from_numpy(x)), torch.from_numpy(run(model, x))) <= 1e-6
 
 
@@ -246,8 +246,8 @@ def pooled(op: str, **padding: Any) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
-def test_a_file_that_onnx_and_onnxruntime_take_differently_is_refused_as_such(op: str, tmp_path: Path) -> None:
-    """onnxruntime forgets the dilation when it pads; with pads written down, as the sentence advises, all agree."""
+def test_a_file_that_onnx_and_onnxruntime_compute_differently_is_refused(op: str, tmp_path: Path) -> None:
+    """onnxruntime ignores the dilation with automatic padding; with the explicit pads of the message, all agree."""
     model = pooled(op, auto_pad="SAME_UPPER")
     assert run(model, floats(1, 4, 6)).shape == (1, 16)
     with pytest.raises(
@@ -258,8 +258,8 @@ def test_a_file_that_onnx_and_onnxruntime_take_differently_is_refused_as_such(op
     assert loaded(pooled(op, pads=[2, 2]), tmp_path).classes == 24
 
 
-def test_a_large_difference_is_not_put_down_to_rounding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The shapes agree, the graph agrees with onnx's own evaluator, and onnxruntime is 5 % off, in either precision."""
+def test_a_large_difference_is_not_attributed_to_rounding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The shapes agree, the graph agrees with onnx's own evaluator, and onnxruntime is 5 % off in both precisions."""
     once = _ReferenceRuns.__call__
     for kind in (np.float32, np.float64):
         model = make(

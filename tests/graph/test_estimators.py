@@ -43,7 +43,7 @@ SEVERAL, TWO = Y, (Y == 1).astype(np.int64)
 
 def fitted(estimator: Any, x: Any = X, y: Any = Y) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that few steps do not converge
+        warnings.simplefilter("ignore")  # about too few steps for convergence
         return estimator.fit(x, y)
 
 
@@ -113,13 +113,13 @@ def test_columns_are_found_by_their_names_in_a_frame() -> None:
     assert torch.equal(pm.overlap(module, frame[:3], pm.Ball(0.1)).full, pm.overlap(module, X[:3], pm.Ball(0.1)).full)
 
 
-def test_what_a_search_found_is_taken() -> None:
+def test_the_best_estimator_of_a_grid_search_is_used() -> None:
     search = fitted(GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {"logisticregression__C": [9]}))
     assert np.abs(at(pm.from_sklearn(search), X).numpy() - search.decision_function(X)).max() < 1e-9
 
 
 def test_bounds_hold_in_the_units_of_the_rows() -> None:
-    """For a linear classifier after a scaler they are exact: they follow from the weights divided by the scales."""
+    """For a linear classifier after a scaler the bounds are exact: the weights divided by the scales."""
     estimator = fitted(make_pipeline(StandardScaler(), LogisticRegression()), y=TWO)
     radii = torch.as_tensor(0.1 * X.std(0))
     over = pm.overlap(pm.from_sklearn(estimator), X, pm.Ball(radii[None]), rigorous=False)
@@ -161,18 +161,18 @@ class Shifted(StandardScaler):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("parts", [(StandardScaler(), Doubled()), (Shifted(), LogisticRegression())], ids=str)
-def test_a_module_that_computes_something_else_is_refused(parts: Any) -> None:
+def test_a_module_that_differs_from_its_estimator_is_refused(parts: Any) -> None:
     with pytest.raises(ModelError, match="the module made from Pipeline is off by"):
         pm.from_sklearn(fitted(make_pipeline(*parts)))
 
 
 @pytest.mark.parametrize("use", [lambda m: pm.overlap(m, X, pm.Ball(0.1)), lambda m: pm.EVA(m, pm.Ball(0.1))])
-def test_an_estimator_in_place_of_a_model_is_told_what_to_do(use: Any) -> None:
+def test_an_estimator_in_place_of_a_model_raises_with_advice(use: Any) -> None:
     with pytest.raises(InputError, match=r"got a model of type LogisticRegression, expected .*pm.from_sklearn"):
         use(LogisticRegression())
 
 
-def test_the_command_line_takes_what_a_function_returns(tmp_path: Path) -> None:
+def test_the_command_line_accepts_functions_that_return_an_estimator(tmp_path: Path) -> None:
     (tmp_path / "wine.py").write_text(
         "from sklearn.datasets import load_wine\nfrom sklearn.linear_model import LogisticRegression\n"
         "def model():\n    return LogisticRegression(max_iter=5000).fit(*load_wine(return_X_y=True))\n"

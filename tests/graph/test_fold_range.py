@@ -81,7 +81,7 @@ CHAINS: dict[str, nn.Module] = {
 
 @pytest.mark.parametrize("rigorous", [True, False])
 @pytest.mark.parametrize("name", CHAINS)
-def test_bounds_hold_for_what_the_module_computes(name: str, rigorous: bool) -> None:
+def test_bounds_hold_for_the_values_of_the_module(name: str, rigorous: bool) -> None:
     if name.startswith("down") and not rigorous:
         pytest.skip("without roundings nothing is said of underflow")
     for seed in range(4):
@@ -110,14 +110,14 @@ def chain(*scales: float) -> Graph:
     return Graph(tuple(nodes), nodes[-1].name)
 
 
-def test_a_folded_node_says_what_underflow_may_cost() -> None:
+def test_a_folded_node_states_the_gain_of_underflow_errors() -> None:
     folded = fold_constants(chain(1e-20, 1e-20, 1e20, 1e20))
     assert [node.op for node in folded.nodes] == ["input", "affine"]
     assert isinstance(folded.nodes[1].folded, Folded)
     assert folded.nodes[1].folded.gain == pytest.approx(1e40)
 
 
-def test_what_may_overflow_in_between_is_not_folded() -> None:
+def test_operations_that_may_overflow_are_not_folded() -> None:
     assert len(fold_constants(chain(1e20, 1e-20)).nodes) == 3
     assert len(fold_constants(chain(1e10, 1e-10)).nodes) == 2
 

@@ -27,7 +27,7 @@ def network() -> nn.Module:
 
 
 MODEL = network()
-ARRAY = np.random.default_rng(0).random((2, 2, 2, 2))  # float64, as numpy has it
+ARRAY = np.random.default_rng(0).random((2, 2, 2, 2))  # numpy's default is float64
 CLASSES = np.array([1, 2])
 MAPS = np.random.default_rng(1).random(ARRAY.shape)
 GRADIENTS = [name for name, kind in BASELINES.items() if issubclass(kind, Baseline) and "cam" not in name]
@@ -37,7 +37,7 @@ def explained(name: str, x: Any, classes: Any, maps: Any) -> Tensor:
     return pm.explainers.as_attributor(name, MODEL).attribute(x, target=classes)
 
 
-Call = Callable[[Any, Any, Any], Any]  # of samples, classes and attributions
+Call = Callable[[Any, Any, Any], Any]  # (samples, classes, attributions) -> result
 CALLS: dict[str, Call] = {
     "overlap": lambda x, c, maps: pm.overlap(MODEL, x, BALL, target=c).full,
     "certified_radius": lambda x, c, maps: pm.certified_radius(MODEL, x, target=c),
@@ -70,7 +70,7 @@ def tensor(array: NDArray[Any]) -> Tensor:
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_an_array_is_taken_for_the_tensor_of_the_models_precision(call: Call) -> None:
+def test_an_array_takes_the_precision_of_the_model(call: Call) -> None:
     found = call(ARRAY, CLASSES, MAPS)
     torch.testing.assert_close(found, call(tensor(ARRAY).float(), tensor(CLASSES), tensor(MAPS).float()))
 
@@ -110,7 +110,7 @@ def test_an_array_of_any_layout_is_copied() -> None:
     assert found.shape == turned.shape
 
 
-def test_a_tensor_is_taken_as_it_is() -> None:
+def test_a_tensor_keeps_its_precision() -> None:
     x = torch.zeros(2, 8, dtype=torch.float64)
     assert as_samples(x, MODEL) is x
 
@@ -125,7 +125,7 @@ def test_a_tensor_is_taken_as_it_is() -> None:
         (None, "x is NoneType, expected a float32 or float64 tensor"),
     ],
 )
-def test_what_is_no_array_of_floats_is_refused(x: Any, message: str) -> None:
+def test_inputs_that_are_not_float_arrays_are_refused(x: Any, message: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: pm.overlap(MODEL, x, BALL),
         lambda: pm.certified_radius(MODEL, x),

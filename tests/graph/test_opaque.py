@@ -49,7 +49,7 @@ def test_the_graph_runs_as_the_model_does(name: str) -> None:
 
 
 @ALL
-def test_bounds_refuse_it_and_name_everything(name: str) -> None:
+def test_the_error_for_bounds_names_all_operations(name: str) -> None:
     model, missing, split, gradients = MODELS[name]
     ball = pm.Ball(0.01)
     calls: list[Callable[[], object]] = [
@@ -71,7 +71,7 @@ def test_bounds_refuse_it_and_name_everything(name: str) -> None:
         assert str(again) == str(caught.value)
 
 
-def test_the_model_is_copied_and_left_as_it_was() -> None:
+def test_the_model_is_copied_and_not_changed() -> None:
     model = seeded(Sorting).train()
     graph = pm.trace(model, X)
     before = graph(X)
@@ -85,7 +85,7 @@ def test_the_model_is_copied_and_left_as_it_was() -> None:
     assert hash_graph(pm.trace(model, X)) != name
 
 
-def test_the_hash_knows_code_and_settings() -> None:
+def test_the_hash_depends_on_code_and_settings() -> None:
     class Other(Branching):
         def forward(self, x: Tensor) -> Tensor:
             return 2 * super().forward(x)
@@ -112,7 +112,7 @@ class Shifted(nn.Module):
         return torch.nn.functional.leaky_relu(x.flatten(1).sort(1).values + 100, 0.5)
 
 
-def test_values_are_read_where_they_are_and_not_where_they_are_equal() -> None:
+def test_values_are_read_at_their_site_and_not_at_a_site_with_equal_values() -> None:
     model = seeded(lambda: nn.Sequential(Shifted(), nn.Linear(16, 3)))
     graph = pm.trace(model, X)
     far = -1000 * torch.rand(5, 4, 4)
@@ -147,7 +147,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("function", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_function_of_a_sample_is_refused(function: object, message: str) -> None:
+def test_modules_that_are_not_functions_of_a_sample_are_refused(function: object, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         pm.trace(Apply(function), X)  # type: ignore[arg-type]
 
@@ -187,7 +187,7 @@ def test_a_file_runs_as_onnxruntime_does(batch: int | str, kind: int, tmp_path: 
     assert hash_graph(again) == hash_graph(graph)
 
 
-def test_bounds_of_a_file_name_everything_and_what_works(tmp_path: Path) -> None:
+def test_the_error_for_bounds_of_a_file_names_the_operations_and_alternatives(tmp_path: Path) -> None:
     graph = file_graph(tmp_path)
     with pytest.raises(UnsupportedError) as caught:
         pm.overlap(graph, X, pm.Ball(0.01))
@@ -197,7 +197,7 @@ def test_bounds_of_a_file_name_everything_and_what_works(tmp_path: Path) -> None
     assert "GreedyAS" not in str(caught.value)
 
 
-def test_a_file_that_nobody_can_bound_at_its_end(tmp_path: Path) -> None:
+def test_a_file_with_an_opaque_end_cannot_be_bounded(tmp_path: Path) -> None:
     graph = loaded(foreign_file(last=True), tmp_path)
     assert [node.op for node in graph.nodes] == ["input", "foreign"]
     with pytest.raises(UnsupportedError) as caught:
@@ -205,7 +205,7 @@ def test_a_file_that_nobody_can_bound_at_its_end(tmp_path: Path) -> None:
     assert [name for name, _ in caught.value.nodes] == ["wave", "sign", "end"]
 
 
-def test_names_of_files_know_their_weights(tmp_path: Path) -> None:
+def test_the_hash_of_a_file_depends_on_its_content(tmp_path: Path) -> None:
     model = foreign_file()
     one = hash_graph(loaded(model, tmp_path))
     assert one == hash_graph(loaded(model, tmp_path))
@@ -232,7 +232,7 @@ def test_a_file_without_gradients_says_which_methods_work(tmp_path: Path) -> Non
             call()
 
 
-def test_a_file_whose_samples_meet_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_mixes_samples_is_refused(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("ReduceMean", ["x"], ["m"], name="mean", axes=[0]),
         helper.make_node("Sub", ["x", "m"], ["d"], name="less"),
@@ -292,7 +292,7 @@ def test_a_file_that_takes_too_much_memory_is_not_run(constants: bool, tmp_path:
         loaded(make([first, *grown], (1, 4), {"huge": ints(1, 2**40)}), tmp_path)
 
 
-def test_without_onnxruntime_the_error_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_onnxruntime_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(
         UnsupportedError, match=r"Sin \(node 'wave'\), Sign \(node 'sign'\).*pip install 'proofmap\[onnx\]'"
@@ -300,7 +300,7 @@ def test_without_onnxruntime_the_error_asks_for_it(tmp_path: Path, monkeypatch: 
         file_graph(tmp_path)
 
 
-def test_what_onnxruntime_cannot_run_is_said(tmp_path: Path) -> None:
+def test_the_error_says_that_onnxruntime_cannot_run_the_file(tmp_path: Path) -> None:
     model = foreign_file()
     model.graph.node[1].op_type = "Unheard"
     path = tmp_path / "net.onnx"

@@ -19,7 +19,7 @@ from proofmap.graph.rewrite.twin_network import twin
 from proofmap.rules import RULES, Linear
 from tests.models import MODELS, graph_of
 
-APART = {"foreign"}  # is run, and not bounded
+APART = {"foreign"}  # opaque parts are run and not bounded
 
 
 @cache
@@ -49,7 +49,7 @@ def test_every_operation_is_among_the_models() -> None:
     assert {node.op for node, _ in nodes()} == {*OPERATIONS} - APART
 
 
-def test_linear_operations_are_those_with_a_linear_rule() -> None:
+def test_linear_operations_have_linear_rules() -> None:
     assert {op for op, rule in RULES.items() if isinstance(rule, Linear)} == LINEAR
 
 
@@ -75,7 +75,7 @@ def test_linear_operations_are_linear_up_to_their_bias(name: str) -> None:
 
 
 def changes(node: Node, shapes: list[tuple[int, ...]], k: int, places: torch.Tensor) -> torch.Tensor:
-    """Which entries (P, *node.shape) change with those of the k-th input at places (P, *shape)."""
+    """Return whether entries (P, *node.shape) change if the k-th input changes at the positions (P, *shape)."""
     generator = torch.Generator().manual_seed(0)
     still = [torch.rand(1, *shape, generator=generator, dtype=torch.float64) + 0.5 for shape in shapes]
     moved = [
@@ -84,7 +84,7 @@ def changes(node: Node, shapes: list[tuple[int, ...]], k: int, places: torch.Ten
     return (compute(node, *moved) - compute(node, *still)).abs() > 1e-9
 
 
-def test_entries_depend_on_those_at_their_place_alone() -> None:
+def test_entrywise_operations_depend_on_one_position() -> None:
     met = set()
     for node, shapes in nodes():
         if not OPERATIONS[node.op].entrywise:
@@ -96,7 +96,7 @@ def test_entries_depend_on_those_at_their_place_alone() -> None:
     assert met == {op for op, operation in OPERATIONS.items() if operation.entrywise}
 
 
-def test_nothing_is_read_beyond_what_is_reached() -> None:
+def test_outputs_read_only_their_receptive_field() -> None:
     met = set()
     for node, shapes in nodes():
         reached = reach(node, shapes)
@@ -117,8 +117,8 @@ def test_nothing_is_read_beyond_what_is_reached() -> None:
     assert met >= {op for op in local if not OPERATIONS[op].entrywise}
 
 
-def test_what_ends_or_jumps_is_said_to() -> None:
-    """On a fine grid, no smooth function of the models rises by so much between neighbours."""
+def test_discontinuous_and_undefined_operations_are_marked() -> None:
+    """On a fine grid, no smooth function of the models rises this much between neighbours."""
     line = torch.linspace(-2, 2, 4001, dtype=torch.float64)
     rough, steep = set(), set()
     for node, shapes in nodes():
@@ -134,8 +134,8 @@ def test_what_ends_or_jumps_is_said_to() -> None:
     assert rough == steep
 
 
-def test_activations_are_what_the_layers_of_torch_become() -> None:
-    """Of the models with one such layer: whatever else is nonlinear in them."""
+def test_activations_are_the_operations_of_torchs_activation_layers() -> None:
+    """The models with one such layer define the set; other nonlinear operations in them do not count."""
     kinds = tuple(getattr(nn, name) for name in activation.__all__)
     made = set()
     for name, graph in graphs().items():

@@ -44,17 +44,17 @@ def assert_same(graph: Graph, model: Callable[[Tensor], Tensor], draw: Callable[
 # --- the table of models ---
 
 NOT_EXPORTED = dict.fromkeys(("adaptive_max_pool2d", "rrelu"), "torch.onnx has no function for it")
-# torch.onnx writes these as a choice by a comparison, and not as the operations that ONNX has for them
+# torch.onnx writes these as a selection by a comparison, not as ONNX's own operators
 COMPARED = {"softshrink": "Sign", "hardshrink": "LessOrEqual", "threshold": "LessOrEqual"}
 COMPARED["threshold like relu"] = "LessOrEqual"
 MOVED = {"avg_pool without channels": "torch.onnx pools with the samples on the axis of the channels"}
 
 EXPORTED = [name for name in MODELS if name not in NOT_EXPORTED]
-TOGETHER = 32  # in one export: two processes that share these tests export few models twice
+TOGETHER = 32  # models in one export; two processes that share the tests then repeat few exports
 
 
 class Together(nn.Module):
-    """Models side by side: one export of all costs little more than that of one."""
+    """Run models side by side: one export of all costs little more than that of one."""
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -95,15 +95,15 @@ def drawn(case: Case, dtype: torch.dtype, n: int) -> Tensor:
 
 
 @pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
-def test_a_traced_graph_gives_what_the_model_gives(case: Case) -> None:
+def test_a_traced_graph_equals_the_model(case: Case) -> None:
     for dtype in (torch.float64, torch.float32):
         assert_same(graph_of(case, dtype), case.build(dtype), partial(drawn, case, dtype))
 
 
-@pytest.mark.slow  # exports take their time
+@pytest.mark.slow  # exports are slow
 @pytest.mark.filterwarnings("ignore")  # the exporter warns about itself
 @pytest.mark.parametrize("name", EXPORTED)
-def test_a_loaded_graph_gives_what_onnxruntime_gives(name: str, folder: Path) -> None:
+def test_a_loaded_graph_equals_onnxruntime(name: str, folder: Path) -> None:
     case, model = MODELS[name], extracted(name, folder)
     assert_same(
         loaded(model, folder),
@@ -112,14 +112,14 @@ def test_a_loaded_graph_gives_what_onnxruntime_gives(name: str, folder: Path) ->
     )
 
 
-@pytest.mark.slow  # exports take their time
+@pytest.mark.slow  # exports are slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", MOVED)
-def test_samples_that_the_exporter_moves_are_followed(name: str, folder: Path) -> None:
+def test_samples_that_the_exporter_moves_are_tracked(name: str, folder: Path) -> None:
     bounded(loaded(extracted(name, folder), folder))
 
 
-@pytest.mark.slow  # exports take their time
+@pytest.mark.slow  # exports are slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", COMPARED)
 def test_choices_by_a_comparison_are_refused_by_name(name: str, folder: Path) -> None:
@@ -129,7 +129,7 @@ def test_choices_by_a_comparison_are_refused_by_name(name: str, folder: Path) ->
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NOT_EXPORTED)
-def test_what_cannot_be_exported_still_cannot(name: str, tmp_path: Path) -> None:
+def test_models_that_torch_cannot_export_are_still_so(name: str, tmp_path: Path) -> None:
     case = MODELS[name]
     with pytest.raises(torch.onnx.errors.OnnxExporterError):
         torch.onnx.export(case.build(), (case.inputs(2),), tmp_path / "net.onnx", dynamo=True, verbose=False)
@@ -189,7 +189,7 @@ NETWORKS: dict[str, tuple[Module, File, list[tuple[str, str]]]] = {
             ],
             FILTERS,
             ("n", 1, 3, 3),
-            opset=15,  # before, onnx's evaluator takes the statistics of the batch
+            opset=15,  # in older opsets, onnx's evaluator uses the statistics of the batch
         ),
         [("conv", "conv"), ("act", "silu"), ("flat", "reshape")],
     ),
@@ -223,7 +223,7 @@ def test_gradients_pass_through_the_graph(source: Source, tmp_path: Path) -> Non
 
 
 @EITHER
-def test_a_graph_travels_between_processes(source: Source, tmp_path: Path) -> None:
+def test_a_graph_can_be_pickled(source: Source, tmp_path: Path) -> None:
     graph, x = source.read(tmp_path), torch.rand(2, 4)
     assert torch.equal(pickle.loads(pickle.dumps(graph))(x), graph(x))  # noqa: S301
 
@@ -325,7 +325,7 @@ ODD = [
     node("Relu", ["a"], ["b"]),
     node("Pow", ["b", "many"], ["c"], name="power"),
     node("Einsum", ["c", "c", "c"], ["d"], name="product", equation="ni,ni,ni->ni"),
-    node("NonZero", ["d"], ["e"], name="places"),  # of unknown shape: what follows is still searched
+    node("NonZero", ["d"], ["e"], name="places"),  # its shape is unknown, and later nodes are still searched
     node("Cast", ["e"], ["f"], to=TensorProto.FLOAT),
     node("Transpose", ["f"], ["t"], perm=[1, 0]),
     node("Sin", ["t"], ["g"], name="wave"),
@@ -391,7 +391,7 @@ def spoiled(value: float) -> list[tuple[Source, str]]:
     weights = {name: array.copy() for name, array in WEIGHTS.items()}
     weights["w2"][1, 2] = value
     words = "has NaN or infinite entries, expected finite"
-    where = r"\(node 'logits.product'\)" if value == -inf else "'w2'"  # a mask may be -inf, a weight not
+    where = r"\(node 'logits.product'\)" if value == -inf else "'w2'"  # -inf is allowed in a mask, not in a weight
     file = replace(NETWORKS["dense"][1], constants=weights)
     return [(Module(module), f"'logits.weight' {words}"), (file, f"{where} {words}")]
 

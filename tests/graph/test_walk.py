@@ -72,7 +72,7 @@ def test_values_may_be_carried_to_a_node_inside() -> None:
     assert push(diamond(), 7, step, until="x") == 7
 
 
-def test_the_most_that_is_held_is_counted() -> None:
+def test_the_peak_memory_is_counted() -> None:
     """a, b, c and d are held together; the extra memory of b counts only while b is computed."""
     graph = diamond()
     ones, nothing = dict.fromkeys("xabcdef", 1), dict.fromkeys("xabcdef", 0)
@@ -81,7 +81,7 @@ def test_the_most_that_is_held_is_counted() -> None:
     assert peak_elements(graph, ones | {"f": 5}, nothing) == 3 + 5
 
 
-def test_forms_that_meet_are_added_once() -> None:
+def test_forms_at_a_join_are_added_once() -> None:
     order: list[str] = []
 
     def step(node: Node, form: Paths) -> tuple[Paths, ...]:
@@ -108,7 +108,7 @@ def test_an_input_read_twice_by_one_node_gets_both_forms() -> None:
     sums: list[tuple[str, Paths]] = []
     found = pull(graph, "y", Paths(2), lambda node, form: (form, form), lambda name, form: sums.append((name, form)))
     assert found == {"x": Paths(4)}
-    assert sums == [("x", Paths(4))]  # what rounds where forms meet is shown
+    assert sums == [("x", Paths(4))]  # `joined` gets every sum, because sums round
 
 
 @pytest.mark.parametrize(

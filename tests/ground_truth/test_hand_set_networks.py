@@ -1,4 +1,4 @@
-"""Networks set by hand: what is said to matter is what matters, by all 2^16 inputs."""
+"""Networks with hand-set weights: the stated relevant bits agree with all 2^16 inputs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from proofmap.ground_truth.hand_set_networks import HAND_SET, SIDE
-from proofmap.ground_truth.trial import Trial
-from proofmap.ground_truth.truth_metrics import TruthMetric
+from benchmarks.trials.hand_set_networks import HAND_SET, IMAGE_SIDE
+from benchmarks.trials.trial import Trial
+from benchmarks.trials.truth_metrics import TruthMetric
 
-BITS = SIDE**2
+BITS = IMAGE_SIDE**2
 
 
 @cache
@@ -22,7 +22,7 @@ def trial(name: str) -> Trial:
 
 
 def truth(name: str) -> NDArray[np.float32]:
-    """What the trial says, (N, 16)."""
+    """Return the stated truth of a trial, (N, 16)."""
     (levels,) = {
         id(metric.truth): metric.truth for metric in trial(name).metrics if isinstance(metric, TruthMetric)
     }.values()
@@ -31,15 +31,15 @@ def truth(name: str) -> NDArray[np.float32]:
 
 @cache
 def logits(name: str) -> NDArray[np.float32]:
-    """At every input: (2^16, classes), bit i of the place is bit i of the input."""
+    """Return the logits of all inputs (2^16, classes). Bit i of the row number is bit i of the input."""
     every = ((torch.arange(2**BITS)[:, None] >> torch.arange(BITS)) & 1).float()
     with torch.no_grad():
-        values: NDArray[np.float32] = trial(name).network(every.view(-1, 1, SIDE, SIDE)).numpy()
+        values: NDArray[np.float32] = trial(name).network(every.view(-1, 1, IMAGE_SIDE, IMAGE_SIDE)).numpy()
     return values
 
 
 def matters(decisions: NDArray[np.int64], at: int) -> NDArray[np.bool_]:
-    """Which of the bits belong to a smallest set that may change the decision at an input: (16,).
+    """Return whether each bit belongs to a smallest set whose change can change the decision at an input: (16,).
 
     stays[S]: no change within the set S changes it, by going through its subsets bit by bit. A bit is in a smallest
     such set where it takes a set that stays to one that does not.
@@ -52,7 +52,7 @@ def matters(decisions: NDArray[np.int64], at: int) -> NDArray[np.bool_]:
 
 
 @pytest.mark.parametrize("name", HAND_SET)
-def test_what_matters_is_what_all_inputs_say(name: str) -> None:
+def test_the_truth_agrees_with_all_inputs(name: str) -> None:
     x = trial(name).x.flatten(1).long()
     decisions = logits(name).argmax(1)
     places = (x << torch.arange(BITS)).sum(1)
@@ -61,7 +61,7 @@ def test_what_matters_is_what_all_inputs_say(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HAND_SET)
-def test_classes_are_the_networks_and_no_two_logits_meet(name: str) -> None:
+def test_targets_are_predictions_and_no_logits_are_equal(name: str) -> None:
     case = trial(name)
     assert torch.equal(case.network(case.x).argmax(1), case.target)
     best = np.sort(logits(name), axis=1)
@@ -69,7 +69,7 @@ def test_classes_are_the_networks_and_no_two_logits_meet(name: str) -> None:
     assert decided.all()
 
 
-def test_votes_are_what_a_bit_moves_at_every_input() -> None:
+def test_a_bit_changes_the_logits_by_its_votes() -> None:
     values = logits("votes")
     moved = values[:, 1] - values[:, 0]
     for bit, votes in enumerate(truth("votes")[0]):
@@ -77,8 +77,8 @@ def test_votes_are_what_a_bit_moves_at_every_input() -> None:
         np.testing.assert_allclose(change, votes / 5, atol=1e-6)
 
 
-def test_distractors_move_units_and_no_logit() -> None:
-    """Of every input, whatever the others are: the logits follow from the one bit, though units do not."""
+def test_distractors_change_units_but_no_logit() -> None:
+    """The logits depend on one bit alone, although the other bits change units."""
     case, values = trial("distractors"), logits("distractors")
     place = int(truth("distractors")[0].argmax())
     for bit in (0, 1):
@@ -88,7 +88,7 @@ def test_distractors_move_units_and_no_logit() -> None:
     assert (units.std(0)[1:] > 0.1).all()
 
 
-def test_a_shift_moves_logits_and_no_probability() -> None:
+def test_a_shift_changes_logits_but_no_probability() -> None:
     values = logits("shift")
     place = int(truth("shift")[0].argmax())
     ones = (np.arange(2**BITS) >> place) & 1 == 1
@@ -97,8 +97,8 @@ def test_a_shift_moves_logits_and_no_probability() -> None:
 
 
 @pytest.mark.parametrize("name", HAND_SET)
-def test_what_does_not_matter_varies(name: str) -> None:
-    """Otherwise a map could leave it out by its value."""
+def test_irrelevant_bits_vary(name: str) -> None:
+    """Otherwise a map could recognise irrelevant bits by their values."""
     x = trial(name).x.flatten(1)
     assert len(x) == 32
     assert (x.std(0) > 0).sum() >= BITS - 4
@@ -106,7 +106,7 @@ def test_what_does_not_matter_varies(name: str) -> None:
 
 @pytest.mark.parametrize("name", HAND_SET)
 def test_no_unit_is_at_its_kink(name: str) -> None:
-    """Torch takes the slope there for 0, which is neither side's."""
+    """At a kink, the gradient of torch is 0, which is the slope of only one side."""
     inner = trial(name).x
     for layer in trial(name).network.children():
         if isinstance(layer, torch.nn.ReLU):
@@ -114,7 +114,7 @@ def test_no_unit_is_at_its_kink(name: str) -> None:
         inner = layer(inner)
 
 
-def test_networks_are_made_without_drawing() -> None:
+def test_networks_are_created_without_random_numbers() -> None:
     state = torch.get_rng_state()
     for make in HAND_SET.values():
         make()

@@ -1,4 +1,4 @@
-"""Grids of four pictures: where each class is, which pictures are taken, and what is found in a folder."""
+"""Grids of four pictures: the quarter of each class, the choice of pictures, and the data sets of a folder."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmarks.trials import picture_grids as photographs
+from benchmarks.trials.picture_grids import PHOTOGRAPHS, find_data_sets, grid_trial, metric_trial
+from benchmarks.trials.trial_sections import sections
+from benchmarks.trials.truth_metrics import Localisation
 from proofmap.errors import InputError
-from proofmap.ground_truth import picture_grids as photographs
-from proofmap.ground_truth.picture_grids import PHOTOGRAPHS, find_data_sets, grid_trial, metric_trial
-from proofmap.ground_truth.trial_sections import sections
-from proofmap.ground_truth.truth_metrics import Localisation
 from proofmap.metrics import METRICS
 
 SIDE = 8
 
 
 class Brightest(nn.Module):
-    """Four classes, the channels, by their sums over the picture; a fifth where there is nothing to see."""
+    """Four classes are the sums of the channels. A fifth class wins for an empty canvas."""
 
     def forward(self, x: Tensor) -> Tensor:
         sums = x.sum((2, 3))
@@ -31,7 +31,7 @@ class Brightest(nn.Module):
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Tensor:
-    """Twelve pictures, of each class in turn, for a network that knows them all."""
+    """Twelve pictures of the four classes in turn, for a network that recognises all of them."""
     x = torch.eye(4).repeat(3, 1)[:, :, None, None].repeat(1, 1, SIDE, SIDE)
     monkeypatch.setattr(photographs, "pictures", lambda spec, folder, quick: x)
     monkeypatch.setattr(photographs, "read_model", lambda name: SimpleNamespace(network=Brightest()))
@@ -43,8 +43,8 @@ def of(**changes: Any) -> photographs.Photographs:
 
 
 @pytest.mark.parametrize("scale", [1, 2])
-def test_each_class_is_asked_for_where_it_is(shown: Tensor, scale: int) -> None:
-    """A map that is the channel asked for gets 1, its opposite 0, a constant one a quarter."""
+def test_localisation_is_measured_in_the_quarter_of_the_class(shown: Tensor, scale: int) -> None:
+    """The channel of the class has the value 1, its opposite 0, and a constant map a quarter."""
     trial = grid_trial(of(scale=scale), Path())
     assert trial.x.shape == (8, 4, scale * SIDE, scale * SIDE)
     assert sorted(trial.target[:4].tolist()) == [0, 1, 2, 3]
@@ -55,7 +55,7 @@ def test_each_class_is_asked_for_where_it_is(shown: Tensor, scale: int) -> None:
         assert metric(trial.network, trial.x, trial.target, maps.float()).tolist() == pytest.approx([value] * 8)
 
 
-def test_no_picture_is_taken_twice_nor_one_that_the_network_does_not_know() -> None:
+def test_each_recognised_picture_is_used_once() -> None:
     classes = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 0])
     known = torch.ones(4, 9, dtype=torch.bool)
     known[0, 0] = known[3, 3] = False
@@ -64,8 +64,8 @@ def test_no_picture_is_taken_twice_nor_one_that_the_network_does_not_know() -> N
     assert list(photographs._choose(classes, ~known, 5)) == []
 
 
-def test_a_class_that_an_empty_canvas_gets_is_not_known(shown: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a network that says 2 where there is nothing to see: what it says of a 2 proves nothing."""
+def test_the_class_of_an_empty_canvas_is_not_used(shown: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If an empty canvas has the class 2, the class 2 of a picture proves nothing."""
     tilted = nn.Sequential(Brightest(), nn.Linear(5, 5))
     tilted[1].load_state_dict({"weight": torch.eye(5), "bias": 2 * torch.eye(5)[2]})
     monkeypatch.setattr(photographs, "read_model", lambda name: SimpleNamespace(network=tilted))
@@ -73,8 +73,8 @@ def test_a_class_that_an_empty_canvas_gets_is_not_known(shown: Tensor, monkeypat
         grid_trial(of(), Path())
 
 
-def test_pictures_that_the_network_is_surest_of_come_first(shown: Tensor) -> None:
-    shown[:8] /= 8  # known, and less sure
+def test_pictures_with_the_highest_probability_come_first(shown: Tensor) -> None:
+    shown[:8] /= 8  # recognised, with lower probability
     assert grid_trial(of(grids=1), Path()).x.amax((1, 2, 3)).tolist() == [1, 1, 1, 1]
 
 
@@ -84,7 +84,7 @@ def test_pictures_of_too_few_classes_are_refused(shown: Tensor) -> None:
         grid_trial(of(), Path())
 
 
-def test_every_metric_of_maps_judges_single_pictures(shown: Tensor) -> None:
+def test_single_pictures_are_measured_by_all_metrics_of_maps(shown: Tensor) -> None:
     trial = metric_trial(of(count=5), Path())
     expected = {name for name, kind in METRICS.items() if kind.subject != "overlap" and not kind.needs_radius}
     assert {metric.name for metric in trial.metrics} == expected
@@ -92,7 +92,7 @@ def test_every_metric_of_maps_judges_single_pictures(shown: Tensor) -> None:
     assert (trial.near, trial.far) == (0.008, 0.3)
 
 
-def test_data_sets_are_found_in_a_folder_and_below(tmp_path: Path) -> None:
+def test_data_sets_are_found_in_a_folder_and_its_subfolders(tmp_path: Path) -> None:
     (tmp_path / "batches").mkdir()
     (tmp_path / "batches" / "test_batch.bin").touch()
     (tmp_path / "one.JPEG").touch()

@@ -5,24 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.trials.ranking import Ranking, TrialResult, is_ours
 from proofmap.bench.statistics import Column, Values, tabulate
-from proofmap.ground_truth.ranking import Ranking, TrialResult, is_ours
 from proofmap.registry import EXPLAINER_ENTRIES
 
 ORDER = Column("order", "Order", higher=True)
-ODD: Values = np.tile([0.0, 1.0], 20)  # of every second sample
+ODD: Values = np.tile([0.0, 1.0], 20)  # 1 at every second sample
 EVEN: Values = ODD[::-1]  # 1 where ODD is 0
 
 
 def trial_result(name: str, **values: Values) -> TrialResult:
-    """One metric's values of methods; those of `eva_near` are of "eva, near", and `cam` is "grad-cam"."""
+    """Return the result of a trial with one metric. `eva_near` stands for "eva, near", and `cam` for "grad-cam"."""
     named = {label.replace("_", ", ").replace("cam", "grad-cam"): {"order": of} for label, of in values.items()}
     refused = {} if "cam" in values else {"grad-cam": "no convolution"}
     return TrialResult(name, tabulate(name, [ORDER], named, dict.fromkeys(named, 0.5)), refused)
 
 
 def test_ranks_are_means_over_samples_trials_and_sections() -> None:
-    """First trial: 1 and 2 at all samples; second: they take turns."""
+    """In the first trial, the ranks are 1 and 2 at all samples. In the second, they alternate."""
     first = trial_result("first", rise=np.ones(40), eva_near=np.zeros(40))
     second = trial_result("second", rise=ODD, eva_near=EVEN)
     ranking = Ranking.of({"One": [first], "Two": [second]}, ["rise", "eva, near"])
@@ -39,7 +39,7 @@ def test_ranks_are_means_over_samples_trials_and_sections() -> None:
     assert ranking.table.rows["rise"]["All"].high - 1.25 == pytest.approx((high - 1.5) / 2)
 
 
-def test_each_trial_counts_the_same_whatever_its_samples() -> None:
+def test_each_trial_has_the_same_weight() -> None:
     many = trial_result("many", rise=np.ones(90), saliency=np.zeros(90))
     few = trial_result("few", rise=np.zeros(10), saliency=np.ones(10))
     ranking = Ranking.of({"One": [many, few]}, ["rise", "saliency"])
@@ -47,7 +47,7 @@ def test_each_trial_counts_the_same_whatever_its_samples() -> None:
     assert [column.label for column in ranking.table.columns] == ["One"]
 
 
-def test_who_gives_no_map_is_not_ranked_and_in_nobodys_way() -> None:
+def test_a_method_without_a_map_is_not_ranked() -> None:
     first = trial_result("first", rise=np.ones(40), saliency=np.zeros(40), cam=np.full(40, 2.0))
     second = trial_result("second", rise=np.ones(40), saliency=np.zeros(40))
     ranking = Ranking.of({"One": [first, second]}, ["rise", "saliency", "grad-cam"])
@@ -59,8 +59,8 @@ def test_who_gives_no_map_is_not_ranked_and_in_nobodys_way() -> None:
     assert "No grad-cam in second: no convolution\n" in text
 
 
-def test_where_ours_lose_comes_first() -> None:
-    """By more than chance: a tie is no loss, and the best of ours is the one that is named."""
+def test_lost_trials_are_listed_first() -> None:
+    """A tie is no loss, and the best of our methods is named."""
     lost = trial_result("lost", rise=np.ones(40), eva_near=np.full(40, 0.25), eva_far=np.full(40, 0.5))
     level = trial_result("level", rise=ODD, eva_near=EVEN, eva_far=np.zeros(40))
     text = Ranking.of({"One": [lost, level]}, ["rise", "eva, near", "eva, far"]).markdown()
@@ -71,7 +71,7 @@ def test_where_ours_lose_comes_first() -> None:
     assert "| rise | 1.00 | 0.50 |" in rest
 
 
-def test_ours_are_those_that_are_named_so() -> None:
+def test_our_methods_are_recognised_by_their_class_names() -> None:
     found = {name for name in EXPLAINER_ENTRIES if is_ours(f"{name}, near")}
     assert {"eva", "empirical", "hybrid"} <= found
     assert not {"saliency", "first-order", "greedy-as", "rise"} & found

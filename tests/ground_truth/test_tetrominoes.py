@@ -1,11 +1,11 @@
-"""Images of tetrominoes: drawn as the formulas say, and the pixels of the patterns alone tell the class."""
+"""Images of tetrominoes: they follow the formulas, and only the pixels of the patterns depend on the class."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from proofmap.ground_truth.tetrominoes import ALPHA, SIDE, Background, Scenario, draw
+from benchmarks.trials.tetrominoes import ALPHA, IMAGE_SIDE, Background, Scenario, draw
 
 SCENARIOS: tuple[Scenario, ...] = ("linear", "multiplicative", "translations", "xor")
 NOISES: tuple[Background, ...] = ("white", "correlated")
@@ -14,7 +14,7 @@ NOISES: tuple[Background, ...] = ("white", "correlated")
 @pytest.mark.parametrize(("scenario", "noise"), ALPHA)
 def test_images_are_bounded_balanced_and_drawn_from_the_seed(scenario: Scenario, noise: Background) -> None:
     images, again, other = (draw(scenario, noise, 40, seed) for seed in (0, 0, 1))
-    assert images.x.shape == (40, 1, SIDE, SIDE)
+    assert images.x.shape == (40, 1, IMAGE_SIDE, IMAGE_SIDE)
     assert images.x.abs().max() == 1
     assert images.labels.sum() == 20
     assert torch.equal(images.x, again.x)
@@ -33,7 +33,7 @@ def test_translations_go_everywhere() -> None:
 
 
 def about(scenario: Scenario, noise: Background) -> list[float]:
-    """Outside the patterns, how far classes are apart at most: in means, variances, products with a pixel inside."""
+    """Return the largest differences between the classes outside the patterns: of means, variances and products."""
     images = draw(scenario, noise, 20_000, 3)
     flat, truth = images.x.flatten(1), images.truth[0].flatten() > 0
     first, second = flat[images.labels == 0], flat[images.labels == 1]
@@ -46,16 +46,16 @@ def about(scenario: Scenario, noise: Background) -> list[float]:
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("scenario", ["linear", "multiplicative", "xor"])
-def test_outside_the_patterns_nothing_tells_the_class(scenario: Scenario, noise: Background) -> None:
-    """Neither means nor variances there, nor, in white noise, products with a pixel of a pattern."""
+def test_pixels_outside_the_patterns_are_independent_of_the_class(scenario: Scenario, noise: Background) -> None:
+    """Means, variances and, in white noise, products with a pixel of a pattern are equal for both classes."""
     mean, spread, product = about(scenario, noise)
     assert mean < 0.06
     assert spread < 0.1
     assert product < 0.06 or noise == "correlated"
 
 
-def test_inside_the_patterns_the_class_is_told() -> None:
-    """By means in linear images, by variances in multiplicative ones, in XOR by the product of both patterns alone."""
+def test_pixels_of_the_patterns_determine_the_class() -> None:
+    """Classes differ in means (linear), in variances (multiplicative), or in the product of both patterns (XOR)."""
     for scenario in ("linear", "multiplicative", "xor"):
         images = draw(scenario, "white", 20_000, 3)
         flat, truth = images.x.flatten(1), images.truth[0].flatten() > 0
@@ -70,8 +70,8 @@ def test_inside_the_patterns_the_class_is_told() -> None:
             assert float((second[:, 0] * second[:, -1]).mean()) < -0.2 * float(flat.var())
 
 
-def test_smoothed_noise_goes_together() -> None:
-    """Neighbours tell each other: they are suppressors. White ones do not."""
+def test_smoothed_noise_is_correlated() -> None:
+    """Neighbouring pixels of smoothed noise are correlated, so they are suppressors. Those of white noise are not."""
     for noise, least, most in (("white", -0.1, 0.1), ("correlated", 0.9, 1.0)):
         x = draw("linear", noise, 5000, 0).x[:, 0]  # type: ignore[arg-type]
         pair = torch.corrcoef(torch.stack([x[:, 7, 0], x[:, 7, 1]]))

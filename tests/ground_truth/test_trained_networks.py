@@ -1,4 +1,4 @@
-"""Networks on images of tetrominoes: they learn, are kept, and only right decisions are explained."""
+"""Networks that are trained on tetrominoes: they learn, are stored, and only right decisions are explained."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from proofmap.ground_truth.trained_networks import tetrominoes
-from proofmap.ground_truth.truth_metrics import TruthMetric
+from benchmarks.trials.trained_networks import tetrominoes
+from benchmarks.trials.truth_metrics import TruthMetric
 
 
 def test_a_network_is_trained_once_and_kept(tmp_path: Path) -> None:
@@ -21,15 +21,15 @@ def test_a_network_is_trained_once_and_kept(tmp_path: Path) -> None:
     assert not torch.equal(first.network(first.x), other.network(first.x))
 
 
-def test_right_decisions_are_explained_and_judged_by_the_size_of_a_map(tmp_path: Path) -> None:
+def test_metrics_use_absolute_maps_of_right_decisions(tmp_path: Path) -> None:
     trial = tetrominoes("translations", "white", "cnn", tmp_path, steps=30)
     assert trial.name == "translations-white-cnn"
     assert torch.equal(trial.network(trial.x).argmax(1), trial.target)
     assert 0 < len(trial.x) <= 40
-    for judge in trial.metrics:
-        assert isinstance(judge, TruthMetric)
-        assert judge.absolute
-        assert judge.truth.shape == (len(trial.x), 8, 8)
+    for metric in trial.metrics:
+        assert isinstance(metric, TruthMetric)
+        assert metric.absolute
+        assert metric.truth.shape == (len(trial.x), 8, 8)
 
 
 def test_a_dense_network_learns_an_xor_of_patterns(tmp_path: Path) -> None:

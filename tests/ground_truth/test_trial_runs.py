@@ -1,33 +1,35 @@
-"""The benchmark with ground truth in a folder: all ready methods, near and far, and resumed runs."""
+"""The trials with known ground truth in a folder: all ready methods, near and far, and resumed runs."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from proofmap import ground_truth
+from benchmarks.trials import METHODS as ALL_METHODS
+from benchmarks.trials import Section, chosen, run, sections
+from benchmarks.trials.hand_set_networks import HAND_SET
+from benchmarks.trials.trial import Trial
+from benchmarks.trials.truth_metrics import TruthMetric
 from proofmap.errors import InputError
 from proofmap.explainers import EVA
 from proofmap.explainers.baselines import Saliency
-from proofmap.ground_truth import METHODS as ALL_METHODS
-from proofmap.ground_truth import Section, run
-from proofmap.ground_truth.hand_set_networks import HAND_SET
-from proofmap.ground_truth.trial import Trial
-from proofmap.ground_truth.truth_metrics import TruthMetric
 from proofmap.registry import READY
 from tests.cli.invoke import called
+from tests.pages import ROOT
 
 METHODS = ("saliency", "grad-cam", "eva")
 
 
 def first(name: str, count: int = 4) -> Callable[[Path], Trial]:
-    """The first inputs of a trial by hand."""
+    """Return a function that creates a trial with its first inputs."""
 
     def make(folder: Path) -> Trial:
         whole = HAND_SET[name]()
@@ -50,7 +52,7 @@ def test_the_ranking_and_all_values_are_stored(tmp_path: Path) -> None:
     ranking = run(SMALL, tmp_path, methods=METHODS, progress=False)
     assert list(ranking.table.rows) == ["saliency", "grad-cam", "eva, near", "eva, far"]
     rows = ranking.table.rows
-    assert rows["grad-cam"] == {}  # it needs a convolution, which one of both has
+    assert rows["grad-cam"] == {}  # it needs a convolution, which only one trial has
     assert rows["eva, near"]["By hand"].mean < rows["saliency"]["By hand"].mean < rows["eva, far"]["By hand"].mean
     assert np.load(tmp_path / "xor" / "eva-near" / "precision.npy").tolist() == [1, 1, 1, 1]
     assert np.load(tmp_path / "pattern" / "grad-cam" / "order.npy").shape == (4,)
@@ -90,12 +92,31 @@ def test_a_benchmark_without_methods_is_refused(tmp_path: Path) -> None:
         run(SMALL, tmp_path, methods=())
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ground_truth, "sections", lambda data: SMALL)
-    monkeypatch.setattr(ground_truth, "run", partial(run, methods=["saliency"]))
-    done = called("bench", "court", "--out", str(tmp_path / "out"))
-    assert done.exit_code == 0
+def test_the_script_prints_the_table(tmp_path: Path) -> None:
+    words = ["--out", str(tmp_path / "out"), "--trials", "xor", "--methods", "saliency"]
+    done = script(*words)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("### Where our methods lose")
-    wrong = called("bench", "court", "--quick")
-    assert wrong.exit_code == 2
-    assert "got --quick or --weights for court" in wrong.output
+    assert done.stdout == (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+    assert [path.name for path in (tmp_path / "out" / "xor").iterdir() if path.is_dir()] == ["saliency"]
+
+
+def test_an_unknown_trial_is_refused() -> None:
+    with pytest.raises(InputError, match="got the trial 'xnor', expected one of pixel, or, and, xor, "):
+        chosen(sections(), ["xor", "xnor"])
+    assert [list(section.trials) for section in chosen(sections(), ["xor", "pixel"])] == [["pixel", "xor"]]
+
+
+def test_the_command_says_where_the_trials_are(tmp_path: Path) -> None:
+    done = called("bench", "court", "--out", str(tmp_path / "out"))
+    assert done.exit_code == 2
+    assert done.output.rstrip().endswith("run there: python benchmarks/ground_truth.py")
+    assert (ROOT / "benchmarks" / "ground_truth.py").is_file()
+    assert not (tmp_path / "out").exists()
+
+
+def script(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the script as a user does."""
+    program = [sys.executable, str(ROOT / "benchmarks" / "ground_truth.py"), *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(program, capture_output=True, text=True, check=False, env=environment)

@@ -1,4 +1,4 @@
-"""Judges that know the truth: the oracle is best, its opposite worst, a map that says nothing as good as chance."""
+"""Metrics with ground truth: the truth has the best value, its opposite the worst, a constant map that of chance."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.trials.truth_metrics import Localisation, Order, Precision, TruthMetric
 from proofmap.errors import InputError
 from proofmap.graph import trace
-from proofmap.ground_truth.truth_metrics import Localisation, Order, Precision, TruthMetric
 
 TRUTH = torch.tensor([[[0.0, 1, 1], [0, 0, 1]], [[0.0, 0, 0], [0, 2, 0]]])  # (2, 2, 3)
 X = torch.rand(2, 2, 2, 3, generator=torch.Generator().manual_seed(0))
 GRAPH = trace(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2)).eval(), X[:1])
-CHANCE = torch.tensor([1 / 2, 1 / 6], dtype=torch.float64)  # the share of what matters
-JUDGES = (Precision, Order, Localisation)
+CHANCE = torch.tensor([1 / 2, 1 / 6], dtype=torch.float64)  # the share of relevant variables
+TRUTH_METRICS = (Precision, Order, Localisation)
 
 
 def values_of(metric: TruthMetric, maps: Tensor) -> Tensor:
-    """The metric's values of maps (2, 2, 3), one number a pixel."""
+    """Return the values of a metric for maps (2, 2, 3), one number for each pixel."""
     return metric(GRAPH, X, None, maps[:, None])
 
 
-@pytest.mark.parametrize("kind", JUDGES)
+@pytest.mark.parametrize("kind", TRUTH_METRICS)
 def test_the_truth_itself_is_best(kind: type[TruthMetric]) -> None:
     assert values_of(kind(truth=TRUTH), TRUTH).tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("kind", JUDGES)
+@pytest.mark.parametrize("kind", TRUTH_METRICS)
 def test_its_opposite_is_worst(kind: type[TruthMetric]) -> None:
     assert values_of(kind(truth=TRUTH), -TRUTH).tolist() == [0, 0]
     assert values_of(kind(truth=TRUTH, absolute=True), (TRUTH == 0).float()).tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("kind", JUDGES)
-def test_signs_count_unless_sizes_do(kind: type[TruthMetric]) -> None:
+@pytest.mark.parametrize("kind", TRUTH_METRICS)
+def test_signs_count_unless_the_metric_is_absolute(kind: type[TruthMetric]) -> None:
     assert values_of(kind(truth=TRUTH, absolute=True), -TRUTH).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("kind", [Precision, Localisation])
-def test_a_map_that_says_nothing_gets_the_share_of_what_matters(kind: type[TruthMetric]) -> None:
+def test_a_constant_map_has_the_value_of_chance(kind: type[TruthMetric]) -> None:
     torch.testing.assert_close(values_of(kind(truth=TRUTH), torch.ones(2, 2, 3)), CHANCE)
 
 
-def test_a_map_that_says_nothing_orders_half_of_the_pairs() -> None:
+def test_a_constant_map_orders_half_of_the_pairs() -> None:
     assert values_of(Order(truth=TRUTH), torch.zeros(2, 2, 3)).tolist() == [0.5, 0.5]
 
 
@@ -52,13 +52,13 @@ def test_a_map_without_positive_attribution_points_nowhere() -> None:
 
 
 def test_precision_takes_its_share_of_equal_attributions() -> None:
-    """First sample: one of three places goes to 9, which does not matter, two to three equals, two of which do."""
+    """In the first sample, 9 is irrelevant and takes one of three places. Three equal pixels share two places."""
     maps = torch.tensor([[[9.0, 5, 5], [5, 0, 0]], [[1.0, 0, 0], [0, 1, 0]]])
     torch.testing.assert_close(values_of(Precision(truth=TRUTH), maps), torch.tensor([4 / 9, 1 / 2]).double())
 
 
 def test_order_counts_pairs_of_all_levels() -> None:
-    """Truths 3, 2, 1, 0 and a map that has the middle two the wrong way round: 5 of 6 pairs."""
+    """The truth is 3, 2, 1, 0, and the map exchanges the middle two: 5 of 6 pairs are in order."""
     levels = torch.tensor([[3.0, 2, 1, 0]])
     x = torch.rand(1, 4)
     graph = trace(torch.nn.Linear(4, 2), x)
@@ -66,7 +66,7 @@ def test_order_counts_pairs_of_all_levels() -> None:
     assert value == pytest.approx(5 / 6)
 
 
-def test_localisation_is_a_share_of_what_is_positive() -> None:
+def test_localisation_is_a_share_of_positive_attribution() -> None:
     maps = torch.tensor([[[-7.0, 1, 2], [1, 0, -9]], [[0.0, 0, 0], [3, 1, -5]]])
     assert values_of(Localisation(truth=TRUTH), maps).tolist() == [0.75, 0.25]
 

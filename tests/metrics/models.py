@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Linear(nn.Module):
-    """Logits (w·x + bias, 0) of samples of any shape: the first class has the linear score."""
+    """Logits (w·x + bias, 0) for samples of any shape: the score of class 0 is linear."""
 
     def __init__(self, weight: Tensor, bias: float = 0.0) -> None:
         super().__init__()
@@ -17,20 +17,20 @@ class Linear(nn.Module):
         self.bias = bias
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, *shape) -> (N, 2)."""
+        """Map (N, *shape) to logits (N, 2)."""
         score = x.flatten(1) @ self.weight.reshape(-1, 1) + self.bias
         return torch.cat([score, torch.zeros_like(score)], dim=1)
 
 
 def reads_one(shape: tuple[int, ...], index: int) -> Linear:
-    """The score is the entry at a flat index."""
+    """Return a model whose score is the entry at a flat index."""
     weight = torch.zeros(shape).flatten()
     weight[index] = 1.0
     return Linear(weight)
 
 
 def network(*sizes: int, seed: int = 0) -> nn.Module:
-    """Dense layers with ReLU over flattened samples."""
+    """Return dense layers with ReLU for flattened samples."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers: list[nn.Module] = [nn.Flatten()]
@@ -42,5 +42,5 @@ def network(*sizes: int, seed: int = 0) -> nn.Module:
 
 
 def drawn(*shape: int, seed: int = 1) -> Tensor:
-    """Numbers in [0, 1), float64."""
+    """Return random numbers in [0, 1), float64."""
     return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

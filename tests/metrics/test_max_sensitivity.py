@@ -1,4 +1,4 @@
-"""Max-sensitivity of explainers whose movement is known."""
+"""Max-sensitivity of explainers whose change is known."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MODEL, X = network(40, 3), 0.3 + 0.4 * drawn(3, 40)
 
 
 def first(x: Tensor, target: Tensor) -> Tensor:
-    """A map with entry 0 alone."""
+    """Return a map in which only entry 0 differs from 0."""
     return torch.nn.functional.pad(x[:, :1], (0, 39))
 
 
 def test_the_largest_move_of_one_entry() -> None:
-    """|z_0 - x_0| / x_0 is at most 0.2 / x_0, and the nearer to it the more points there are."""
+    """|z_0 - x_0| / x_0 is at most 0.2 / x_0; with more points the maximum comes closer to it."""
     value = MaxSensitivity()(MODEL, X, None, first) * X[:, 0]
     assert bool(((value > 0.17) & (value <= 0.2)).all())
     near = MaxSensitivity(0.05)(MODEL, X, None, first) * X[:, 0]
@@ -34,7 +34,7 @@ def test_scale_and_sign_of_a_map_do_not_count() -> None:
 
 
 def test_the_gradient_of_a_linear_model_stays() -> None:
-    """Saliency is |w| everywhere; gradient times input moves by ||w (z - x)|| / ||w x||."""
+    """Saliency is |w| everywhere; gradient times input changes by ||w (z - x)|| / ||w x||."""
     model = Linear(drawn(40, seed=3) - 0.5)
     saliency = pm.explainers.as_attributor("saliency", model).attribute
     assert MaxSensitivity()(model, X, 0, saliency).tolist() == [0.0] * 3
@@ -45,7 +45,7 @@ def test_the_gradient_of_a_linear_model_stays() -> None:
 
 
 def test_explainers_with_a_domain() -> None:
-    """Points stay where explainers take them, at 0 and 1 too."""
+    """Points stay in the domain of the explainer, even for samples at 0 and 1."""
     x = drawn(2, 6).round()
     eva = EVA(network(6, 5, 3), pm.Ball(0.05, domain=(0.0, 1.0)), progress=False)
     assert bool((MaxSensitivity(samples=5)(network(6, 5, 3), x, None, eva.attribute) > 0).all())
@@ -58,8 +58,8 @@ def test_for_other_values() -> None:
     assert MaxSensitivity.for_ball(pm.Ball("auto"), (0.0, 2.0)).radius == 0.4
 
 
-def test_by_name_samples_stay_where_explainers_take_them() -> None:
-    """Which, where no ball is given, is between the smallest and the largest value there is."""
+def test_by_name_points_stay_in_the_domain_of_the_explainer() -> None:
+    """Without a ball, the domain is the range from the smallest to the largest value of the samples."""
     x = 0.2 + 0.5 * drawn(2, 6)
     table = pm.compare(network(6, 5, 3), x, ["eva"], "max-sensitivity", progress=False)
     span = (float(x.min()), float(x.max()))

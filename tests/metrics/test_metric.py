@@ -1,4 +1,4 @@
-"""What all metrics share: the table, the record of settings, and what is refused before any work."""
+"""Properties of all metrics: the table, the record of settings, and errors before any work starts."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_the_table_holds_every_metric() -> None:
 
 
 @pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS)
-def test_a_metric_states_itself(kind: type[Metric[Any]]) -> None:
-    """What tables and commands derive; every preset gives every setting that is left to presets."""
+def test_a_metric_has_a_name_a_label_and_presets(kind: type[Metric[Any]]) -> None:
+    """Names and labels exist for tables and commands, and every preset gives a value to every `ByPreset`."""
     assert kind.label.isidentifier() or kind.label in ("Robustness-Sr", *FILLED)
     left = {name for name, held in fields_of(kind).items() if str(held.type).startswith("ByPreset")}
     assert all(preset.keys() == left for preset in kind.presets.values())
@@ -74,7 +74,7 @@ def fields_of(kind: type[Metric[Any]]) -> dict[str, Any]:
     return kind.__dataclass_fields__
 
 
-def test_what_metrics_judge() -> None:
+def test_the_subject_of_each_metric() -> None:
     assert {name: kind.subject for name, kind in METRICS.items() if kind.subject != "attributions"} == {
         "stability": "explainer",
         "max-sensitivity": "explainer",
@@ -117,7 +117,7 @@ def test_a_metric_within_a_radius_needs_one(kind: type[Metric[Any]]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Confidence(Metric[Tensor]):
-    """All that a newcomer writes."""
+    """The complete code of a new metric."""
 
     name: ClassVar[str] = "confidence"
     label: ClassVar[str] = "Confidence"
@@ -171,7 +171,7 @@ def test_the_record_of_settings(kind: type[Metric[Any]]) -> None:
     assert json.loads(json.dumps(settings)) == settings
 
 
-def test_settings_say_what_was_chosen() -> None:
+def test_the_record_contains_chosen_settings() -> None:
     settings = Deletion("xplique", steps=7, groups=pm.groups.grid(2), seed=5, baseline=torch.zeros(3)).settings()
     assert settings["steps"] == 7
     assert settings["score"] == "logit"
@@ -234,7 +234,7 @@ def test_bad_attributions(kind: type[Metric[Tensor]], attributions: Any, message
 
 
 def test_streams_of_random_numbers() -> None:
-    """One after the other they are what they are together; another seed or use gives others."""
+    """Consecutive draws equal one large draw; other seeds and uses give other numbers."""
     device = torch.device("cpu")
     whole = Stream(3, "ties").next(5, 2, 7, device=device)
     again = Stream(3, "ties")
@@ -244,7 +244,7 @@ def test_streams_of_random_numbers() -> None:
         assert not torch.equal(other.next(5, 2, 7, device=device), whole)
 
 
-def test_a_model_whose_output_is_no_number() -> None:
+def test_a_model_with_outputs_that_are_not_finite_is_refused() -> None:
     class Broken(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return (x.flatten(1) - 2).log()
@@ -259,7 +259,7 @@ WRONG: tuple[Any, ...] = ("3", -1, 1.5, inf, True, [], {}, object(), torch.ones(
 
 
 def refused(kind: type[Metric[Any]], given: dict[str, Any]) -> bool:
-    """Whether an InputError says why not, before the metric is called."""
+    """Return whether an InputError is raised before the metric is called."""
     try:
         json.dumps(kind(**given).settings())
     except InputError as error:
@@ -268,8 +268,8 @@ def refused(kind: type[Metric[Any]], given: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS)
-def test_settings_of_another_kind_are_refused_in_one_sentence(kind: type[Metric[Any]]) -> None:
-    """Whatever stands in whichever place. Numbers, tensors and lists are right in some places, these nowhere."""
+def test_settings_of_a_wrong_type_are_refused_in_one_sentence(kind: type[Metric[Any]]) -> None:
+    """Any of these values in any setting is refused; numbers, tensors and lists are valid in some settings."""
     needed: dict[Any, dict[str, Any]] = {Stability: {"radius": 0.1}, Tightness: {"ball": BALL}}
     for name in signature(kind).parameters:
         for wrong in WRONG:
@@ -305,6 +305,6 @@ def test_settings_of_another_kind_are_refused_in_one_sentence(kind: type[Metric[
         (Tightness, {"ball": BALL, "attack_steps": "20"}, "Tightness got attack_steps='20', expected a whole number"),
     ],
 )
-def test_what_was_got_and_what_was_expected(kind: Any, given: dict[str, Any], message: str) -> None:
+def test_errors_state_received_and_expected_values(kind: Any, given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         kind(**given)

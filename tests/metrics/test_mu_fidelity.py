@@ -1,4 +1,4 @@
-"""µFidelity: correlations known in closed form, the subsets themselves, and what they may not depend on."""
+"""µFidelity: correlations known in closed form, the random subsets, and invariances."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXACT: dict[str, Any] = {"baseline": 0.0, "score": "logit"}
 
 @pytest.mark.parametrize("correlation", ["pearson", "spearman"])
 def test_the_contributions_to_a_linear_model(correlation: Any) -> None:
-    """The drop is Σ over u of w_i (x_i - b_i): with these as attributions the correlation is 1, however scaled."""
+    """The drop is Σ over u of w_i (x_i - b_i): with these terms as attributions the correlation is 1 at any scale."""
     model, x, base = Linear(drawn(20, seed=3) - 0.5), drawn(4, 20), drawn(20, seed=4)
     worth = (x - base) * model.weight.detach()
     metric = MuFidelity(baseline=base, score="logit", correlation=correlation)
@@ -34,9 +34,9 @@ def test_the_contributions_to_a_linear_model(correlation: Any) -> None:
 
 
 def test_one_variable_alone() -> None:
-    """A model that reads entry 0, attributions that name it and one more with weight 1: Corr(1_0, 1_0 + 1_1).
+    """The model reads entry 0; the attributions of entries 0 and 1 are 1: Corr(1_0, 1_0 + 1_1).
 
-    Over subsets of k of d, the indicators have variance p (1 - p) with p = k / d, and correlation r = -1 / (d - 1):
+    Over subsets of k out of d, the indicators have variance p (1 - p) with p = k / d, and correlation r = -1 / (d - 1):
     Corr = (1 + r) / sqrt(2 + 2 r) = sqrt((1 + r) / 2).
     """
     d = 10
@@ -48,7 +48,7 @@ def test_one_variable_alone() -> None:
 
 @pytest.mark.parametrize(("subset", "size"), [(0.2, 4), (0.5, 10), (0.001, 1), (7, 7)])
 def test_the_size_of_subsets(subset: float, size: int) -> None:
-    """With weights and inputs of one the drop is the number of variables: always the same, and 0 to correlate."""
+    """With weights and inputs of 1, the drop is the number of variables: constant, so that the correlation is 0."""
     model, x, a = Linear(torch.ones(21)), torch.ones(3, 21).double(), drawn(3, 21)
     metric = MuFidelity(**EXACT, subset=subset)
     drop, total = metric.pairs(model, x, 0, a)
@@ -56,10 +56,10 @@ def test_the_size_of_subsets(subset: float, size: int) -> None:
     assert metric(model, x, 0, a).tolist() == [0.0] * 3
     assert drop.shape == total.shape == (3, 200)
     assert len(total[0].unique()) > 15 if size > 1 else len(total[0].unique()) == 21
-    assert not torch.equal(total[0] / a[0].sum(), total[1] / a[1].sum())  # each sample has subsets of its own
+    assert not torch.equal(total[0] / a[0].sum(), total[1] / a[1].sum())  # each sample has its own subsets
 
 
-def test_every_variable_on_its_own() -> None:
+def test_every_variable_is_drawn_independently() -> None:
     model, x = Linear(torch.ones(50)), torch.ones(2, 50).double()
     drop, _ = MuFidelity(**EXACT, subset=0.3, draw="each", subsets=2000).pairs(model, x, 0, x)
     assert float(drop.mean()) == pytest.approx(15, abs=0.3)
@@ -69,12 +69,12 @@ def test_every_variable_on_its_own() -> None:
 def test_no_variable_is_preferred() -> None:
     model, x = Linear(2.0 ** torch.arange(8)), torch.ones(1, 8).double()
     drop, _ = MuFidelity(**EXACT, subset=3, subsets=8000).pairs(model, x, 0, x)
-    member = (drop[0].long()[:, None] >> torch.arange(8)) & 1  # which variables a drop consists of
+    member = (drop[0].long()[:, None] >> torch.arange(8)) & 1  # the variables in a drop, as binary digits
     assert bool((member.sum(1) == 3).all())
     torch.testing.assert_close(member.double().mean(0), torch.full((8,), 3 / 8).double(), rtol=0, atol=0.03)
 
 
-def test_what_says_nothing_is_zero() -> None:
+def test_a_constant_score_or_map_has_the_value_zero() -> None:
     x, a = drawn(3, 12), drawn(3, 12, seed=2)
     assert MuFidelity()(Linear(torch.zeros(12), 1.0), x, 0, a).tolist() == [0.0] * 3
     wide = drawn(3, 300)
@@ -82,14 +82,14 @@ def test_what_says_nothing_is_zero() -> None:
 
 
 def test_a_score_that_single_precision_rounds_to_one() -> None:
-    """At a logit of 25 the softmax is 1 - 1e-11: its drops are still in proportion to those of the logit."""
+    """At a logit of 25 the softmax is 1 - 1e-11: its drops are still proportional to those of the logit."""
     model, x = Linear(drawn(20, seed=3), bias=25.0).float(), drawn(2, 20).float()
     worth = x * model.weight.detach()
     assert bool((MuFidelity(baseline=0.0)(model, x, 0, worth) > 0.5).all())
 
 
 def test_a_slow_transcription() -> None:
-    """Given subsets, one after the other, with a softmax."""
+    """Given subsets, one at a time, with a softmax."""
     model, x, a, base = network(10, 8, 3), drawn(3, 10), drawn(3, 10, seed=2), drawn(3, 10, seed=3)
     chosen = drawn(3, 15, 10, seed=4) < 0.3
     drop, total = MuFidelity(baseline=base).pairs(model, x, 1, a, chosen)
@@ -102,7 +102,7 @@ def test_a_slow_transcription() -> None:
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_correlations_are_those_of_scipy(ties: bool) -> None:
+def test_correlations_equal_scipy(ties: bool) -> None:
     a, b = drawn(6, 30), drawn(6, 30, seed=2)
     b = b + 0.5 * a
     if ties:
@@ -112,8 +112,8 @@ def test_correlations_are_those_of_scipy(ties: bool) -> None:
         np.testing.assert_allclose(ours(a, b).numpy(), expected, rtol=1e-10)
 
 
-def test_rounding_is_no_correlation() -> None:
-    sums = torch.tensor([[0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2]], dtype=torch.float64)  # one number, added up in two orders
+def test_rounding_errors_are_not_correlated() -> None:
+    sums = torch.tensor([[0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2]], dtype=torch.float64)  # one number, summed in two orders
     assert len(sums.unique()) == 2
     assert pearson(sums, torch.tensor([[1.0, 2.0, 1.0, 2.0]]).double()).tolist() == [0.0]
 
@@ -130,7 +130,7 @@ def test_the_drops_do_not_depend_on_attributions_or_the_batch() -> None:
 
 
 def test_groups_of_each_sample() -> None:
-    """Half of 4 groups in one sample, half of 2 in the other: drops of 4 and of 4 entries of 8, or of 2 and of 6."""
+    """Half of 4 groups in one sample, half of 2 in the other: drops of 4 and 4 of 8 entries, or of 2 and 6."""
     mask = torch.tensor([[0, 0, 1, 1, 2, 2, 3, 3], [0, 0, 1, 1, 1, 1, 1, 1]])
     drop, _ = MuFidelity(**EXACT, subset=0.5, groups=mask).pairs(
         Linear(torch.ones(8)), torch.ones(2, 8).double(), 0, drawn(2, 8)

@@ -1,4 +1,4 @@
-"""Randomisation: maps that see the weights, and maps that do not."""
+"""Randomisation: maps that depend on the weights, and maps that do not."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def gradients(net: pm.Graph, x: Tensor, target: Tensor) -> Tensor:
 
 
 def test_a_map_that_does_not_see_the_weights_fails() -> None:
-    """The picture itself, or its negative: |ρ| is 1."""
+    """The map is the image or its negative: |ρ| is 1."""
     assert Randomisation()(MODEL, X, None, lambda net, x, c: x).tolist() == pytest.approx([1.0] * 3)
-    sign = iter([1.0, -1.0])  # of the trained network, and of the other
+    sign = iter([1.0, -1.0])  # for the trained network, and for the shuffled one
     turned = Randomisation().correlations(MODEL, X, None, lambda net, x, c: next(sign) * x)
     assert turned.flatten().tolist() == pytest.approx([-1.0] * 3)
     sign = iter([1.0, -1.0])
@@ -43,7 +43,7 @@ def test_the_gradient_passes() -> None:
 
 
 def test_the_first_layer_of_a_linear_model() -> None:
-    """Of logits W x the gradient of class c is row c of W, before and after: ρ of the two rows, as scipy has it."""
+    """For logits W x, the gradient of class c is row c of W, before and after: ρ of both rows, as scipy computes it."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(36, 3)).double()
     graph = pm.trace(model, X)
     (layer,) = [node.name for node in graph.nodes if node.weight is not None]
@@ -61,7 +61,7 @@ def _slope(net: pm.Graph, x: Tensor, target: Tensor) -> Tensor:
 
 
 def test_weights_are_shuffled_and_the_rest_stays() -> None:
-    """The same numbers in another order, the same operations and shapes; another order for another seed or network."""
+    """The same numbers in another order, the same operations and shapes; other seeds and networks give other orders."""
     other = shuffled(GRAPH, LAYERS, 0)
     for node, now in zip(GRAPH.nodes, other.nodes, strict=True):
         assert (node.name, node.op, node.shape, node.inputs) == (now.name, now.op, now.shape, now.inputs)
@@ -74,7 +74,7 @@ def test_weights_are_shuffled_and_the_rest_stays() -> None:
     assert not torch.equal(shuffled(GRAPH, LAYERS, 0, 1)(X), other(X))
     last = shuffled(GRAPH, LAYERS[-1:], 0)
     assert last.nodes[:-1] == GRAPH.nodes[:-1]
-    assert torch.equal(MODEL(X), GRAPH(X))  # nothing happened to the model
+    assert torch.equal(MODEL(X), GRAPH(X))  # the model itself is unchanged
 
 
 def test_a_cascade_from_the_last_layer_to_the_first() -> None:
@@ -116,7 +116,7 @@ def test_the_class_stays_and_so_does_the_batch() -> None:
 
 
 def test_in_a_comparison() -> None:
-    """Methods by name are made for the other network; a tensor or a function of somebody else is not judged."""
+    """Methods by name are built for the shuffled network; a tensor or a user's function has no value."""
     ours = pm.compare(
         MODEL,
         X,
@@ -132,7 +132,7 @@ def test_in_a_comparison() -> None:
 
 
 class Determinant(nn.Module):
-    """Has no rule for what it does."""
+    """An operation without a rule."""
 
     def forward(self, x: Tensor) -> Tensor:
         both: Tensor = torch.linalg.det(x)[:, :, None].expand(-1, -1, 2).flatten(1)
@@ -147,6 +147,6 @@ class Determinant(nn.Module):
         (Determinant(), gradients, "Randomisation got a model with .*, whose weights it cannot shuffle"),
     ],
 )
-def test_what_cannot_be_judged(model: nn.Module, method: Any, message: str) -> None:
+def test_invalid_subjects_are_refused(model: nn.Module, method: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Randomisation()(model, X, None, method)

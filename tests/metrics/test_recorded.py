@@ -1,4 +1,4 @@
-"""The presets against what Quantus and Xplique themselves said; `scripts/metrics_env.py` made the record."""
+"""Presets, compared with recorded results of Quantus and Xplique; `scripts/metrics_env.py` made the record."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.metrics import ROAD, Cells, Deletion, Insertion, MuFidelity, Sparseness, Stability
 from proofmap.metrics.mu_fidelity import pearson, spearman
-from scripts.metrics_env import RECORD, SAMPLES, SUBSETS, attributions, moved, squares
+from scripts.metrics_env import RECORD_FILE, SAMPLE_COUNT, SUBSET_COUNT, attributions, moved, squares
 
-RECORDED: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+RECORDED: dict[str, Any] = json.loads(RECORD_FILE.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
 def digits() -> tuple[nn.Module, Tensor, Tensor, Tensor]:
     images, labels = pm.data.digits()
-    x = images[:SAMPLES]
-    return pm.zoo.mnist_mlp(), x, labels[:SAMPLES], attributions(x)
+    x = images[:SAMPLE_COUNT]
+    return pm.zoo.mnist_mlp(), x, labels[:SAMPLE_COUNT], attributions(x)
 
 
 def close(found: Tensor, expected: list[float], relative: float = 1e-5) -> None:
@@ -36,10 +36,10 @@ def test_pixel_flipping(steps: str, digits: tuple[nn.Module, Tensor, Tensor, Ten
 
 
 def test_faithfulness_correlation(digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> None:
-    """The record has one run after the other, and in each run one sample after the other."""
+    """The record lists runs, and within each run the samples."""
     index = torch.tensor([list(map(int, row.split())) for row in RECORDED["quantus"]["subsets"]])
-    index = index.view(SUBSETS, SAMPLES, -1).transpose(0, 1)
-    chosen = torch.zeros(SAMPLES, SUBSETS, 784, dtype=torch.bool).scatter(2, index, True)
+    index = index.view(SUBSET_COUNT, SAMPLE_COUNT, -1).transpose(0, 1)
+    chosen = torch.zeros(SAMPLE_COUNT, SUBSET_COUNT, 784, dtype=torch.bool).scatter(2, index, True)
     drop, total = MuFidelity("quantus").pairs(*digits, chosen)
     close(pearson(total, drop), RECORDED["quantus"]["faithfulness_correlation"])
 
@@ -55,15 +55,15 @@ def test_sparseness(digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> None:
 
 
 def test_road(digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> None:
-    """Without its noise, as shares of the samples; theirs is of labels, which these digits are decided for."""
+    """Without noise, as shares of the samples. The record has shares of correct labels, and all digits are correct."""
     close(ROAD(noise=0.0).curve(*digits).mean(0), RECORDED["quantus"]["road"])
 
 
 def test_average_stability(digits: tuple[nn.Module, Tensor, Tensor, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the same points; and drawn by the same law."""
+    """The same points, and the same distribution of random points."""
     model, x, target, _ = digits
-    metric = Stability(0.2, SUBSETS, "xplique")
-    noise = metric._draw(metric.ball.at(x), slice(0, SAMPLES))
+    metric = Stability(0.2, SUBSET_COUNT, "xplique")
+    noise = metric._draw(metric.ball.at(x), slice(0, SAMPLE_COUNT))
     low, middle, high = RECORDED["xplique"]["noise"]
     assert low >= 0
     assert float(noise.min()) >= 0
@@ -78,11 +78,11 @@ def test_causal_fidelity(kind: type[Deletion | Insertion], digits: tuple[nn.Modu
 
 
 def test_mu_fidelity(digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> None:
-    """The masks are of pixels: they are unions of our cells, and the cells give the same correlation."""
+    """The masks consist of pixels and are unions of our cells; the cells give the same correlation."""
     raw = [[list(bytes.fromhex(row)) for row in rows] for rows in RECORDED["xplique"]["masks"]]
     masks = torch.from_numpy(np.unpackbits(np.array(raw, dtype=np.uint8), axis=2)).bool()  # (N, subsets, 784)
     ids = Cells(9)((1, 28, 28)).flatten()
-    chosen = torch.zeros(SAMPLES, SUBSETS, 81, dtype=torch.bool)
+    chosen = torch.zeros(SAMPLE_COUNT, SUBSET_COUNT, 81, dtype=torch.bool)
     chosen[..., ids] = masks
     assert torch.equal(chosen[..., ids], masks)
     assert 0.1 < float(masks.double().mean()) < 0.3

@@ -1,4 +1,4 @@
-"""Robustness-Sr: distances known in closed form, and a proof that never passes an adversary."""
+"""Robustness-Sr: distances known in closed form, and lower bounds that never exceed an adversary's distance."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ WIDE: dict[str, Any] = {"domain": (-inf, inf), "largest": 50.0}
 
 
 def area(curve: Tensor) -> Tensor:
-    """A second way to write it: the mean of the trapezoids' middles."""
+    """Return the area as the mean of the trapezoids' middles."""
     return ((curve[:, 1:] + curve[:, :-1]) / 2).mean(1)
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_linear_model(norm: float) -> None:
-    """d_k = |w·x + b| / ||w of the first k||_q with 1/p + 1/q = 1, proven from below and found from above."""
+    """d_k = |w·x + b| / ||w of the first k||_q with 1/p + 1/q = 1, bounded from below and from above."""
     model, x, a = Linear(drawn(12, seed=3) - 0.5, bias=0.3), drawn(5, 12), drawn(5, 12, seed=2)
     w = model.weight.detach()
     dual = {1.0: inf, 2.0: 2.0, inf: 1.0}[norm]
@@ -46,7 +46,7 @@ def test_a_linear_model(norm: float) -> None:
 
 
 def test_a_model_that_reads_one_entry() -> None:
-    """No adversary until the entry is free, at 0.5 from then on, where f_0 = x_2 - 0.2 falls from 0.5 to below 0."""
+    """No adversary exists until the entry is free; then the distance is 0.5, where f_0 = x_2 - 0.2 falls below 0."""
     model = reads_one((8,), 2)
     model.bias = -0.2
     x = torch.full((1, 8), 0.7, dtype=torch.float64)
@@ -55,11 +55,12 @@ def test_a_model_that_reads_one_entry() -> None:
         found = RobustnessSr(steps=4, halvings=10).distances(model, x, 0, a)
         torch.testing.assert_close(found.found[0], torch.tensor(expected).double(), rtol=1e-3, atol=0)
         torch.testing.assert_close(found.proven[0], torch.tensor(expected).double(), rtol=2e-3, atol=0)
-        assert found.proven[0][: expected.count(1.0)].tolist() == [1.0] * expected.count(1.0)  # proven outright
+        certain = expected.count(1.0)  # balls for which the largest radius is proven
+        assert found.proven[0][:certain].tolist() == [1.0] * certain
 
 
 def test_both_sides_on_digits() -> None:
-    """Packaged model, real digits: the proof stays below the attack, rises to something, and the gradient wins."""
+    """Packaged model, real digits: the lower bound stays below the attack, is not trivial, and the gradient is best."""
     images, _ = pm.data.digits()
     model, x = pm.zoo.mnist_mlp(), images[:4]
     leaf = x.clone().requires_grad_()
@@ -79,7 +80,7 @@ def test_both_sides_on_digits() -> None:
 
 
 def test_a_proven_radius_is_proven_by_the_overlap_too() -> None:
-    """The same ball, stated as a radius for each variable: 0 outside the most important ones."""
+    """The same ball, given as a radius for each variable: 0 outside the most important ones."""
     model, x, a = network(10, 16, 16, 3), drawn(4, 10), drawn(4, 10, seed=2)
     found = RobustnessSr(steps=5).distances(model, x, None, a)
     assert bool((found.proven <= found.found).all())
@@ -90,7 +91,7 @@ def test_a_proven_radius_is_proven_by_the_overlap_too() -> None:
 
 
 def test_more_freedom_is_never_worse() -> None:
-    """Attacks of one step and brackets cut once leave curves that rise here and there, unless this is made good."""
+    """One attack step and one bisection give curves that rise in places; the metric must correct that."""
     model, x, a = network(10, 16, 16, 3), drawn(60, 10), drawn(60, 10, seed=2)
     found = RobustnessSr(steps=10, rounds=1, attack_steps=1, halvings=2).distances(model, x, None, a)
     for curve in (found.proven, found.found):
@@ -123,8 +124,8 @@ def test_equal_attributions_rank_by_the_seed() -> None:
     assert not torch.equal(values[0], values[2])
 
 
-def test_what_is_no_target_is_at_distance_zero() -> None:
-    model, x = Linear(torch.ones(6)), drawn(3, 6)  # class 0 everywhere
+def test_a_target_that_is_not_predicted_has_distance_zero() -> None:
+    model, x = Linear(torch.ones(6)), drawn(3, 6)  # the predicted class is always 0
     lower, upper = RobustnessSr(steps=3).both(model, x, 1, x)
     assert lower.tolist() == upper.tolist() == [0.0] * 3
 

@@ -1,4 +1,4 @@
-"""Sparseness: Gini indices by hand, and as Quantus computes them."""
+"""Sparseness: Gini indices by hand, and by Quantus' formula."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gini(*attributions: float) -> float:
 
 
 def test_by_hand() -> None:
-    assert gini(0.0, 0.0, 0.0, 5.0) == pytest.approx(3 / 4)  # one alone: 1 - 1 / G
+    assert gini(0.0, 0.0, 0.0, 5.0) == pytest.approx(3 / 4)  # only one differs from 0: 1 - 1 / G
     assert gini(2.0, 2.0, 2.0, 2.0) == pytest.approx(0)
     assert gini(0.0, 0.0, 0.0, 0.0) == 0
     assert gini(3.0, 1.0) == pytest.approx(1 / 4)  # (-1 · 1 + 1 · 3) / (2 · 4)
@@ -28,7 +28,7 @@ def test_by_hand() -> None:
 
 
 def test_the_mean_difference() -> None:
-    """A second way to write it: Σ_ij |a_i - a_j| / (2 G² mean)."""
+    """A second formula: Σ_ij |a_i - a_j| / (2 G² mean)."""
     a = drawn(5, 8) - 0.4
     size = a.abs()
     expected = (size[:, :, None] - size[:, None]).abs().sum((1, 2)) / (2 * 64 * size.mean(1))
@@ -37,7 +37,7 @@ def test_the_mean_difference() -> None:
 
 
 def quantus(a: Tensor) -> list[float]:
-    """Quantus' Sparseness, transcribed: it adds 1e-7 to the sizes that it divided by the largest."""
+    """Quantus' Sparseness, transcribed: it adds 1e-7 to the absolute values after division by the largest."""
     found = []
     for row in a.flatten(1).numpy():
         sizes = np.sort(np.abs(row / np.abs(row).max()) + 1e-7)
@@ -60,7 +60,7 @@ def test_a_pixel_is_one_variable() -> None:
 
 
 def test_groups_of_each_sample() -> None:
-    """Two groups of one sample, three of the other: each has its own G."""
+    """Two groups in one sample, three in the other: each sample has its own G."""
     x = drawn(2, 4)
     mask = torch.tensor([[0, 0, 1, 1], [0, 1, 2, 2]])
     a = torch.tensor([[1.0, 0.0, 1.0, 2.0], [1.0, 2.0, 3.0, 0.0]]).double()

@@ -1,4 +1,4 @@
-"""Stability of explainers whose movement is known."""
+"""Stability of explainers whose change is known."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def tripled(x: Tensor, target: Tensor) -> Tensor:
     return 3 * x
 
 
-def test_what_moves_with_x() -> None:
-    """||3 z - 3 x|| = 3 ||z - x||: at most 3 r, and nearly that in the outer shell where most of a ball lies."""
+def test_an_explainer_proportional_to_x() -> None:
+    """||3 z - 3 x|| = 3 ||z - x||: at most 3 r, and close to it, because most of a ball lies near its surface."""
     value = Stability(0.2, samples=30)(MODEL, X, None, tripled)
     assert bool((value <= 0.6 * (1 + 1e-9)).all())
     assert bool((value >= 0.58).all())
@@ -43,13 +43,13 @@ def test_at_given_points() -> None:
 
 
 @pytest.mark.parametrize("preset", ["paper", "quantus", "xplique"])
-def test_what_does_not_move(preset: str) -> None:
+def test_constant_explainers_are_stable(preset: str) -> None:
     value = Stability(0.2, preset=preset)(MODEL, X, None, lambda x, target: torch.ones_like(x))
     assert value.tolist() == [0.0] * 3
 
 
 def test_the_largest_counts() -> None:
-    """Maps with entry 0 alone: the value is the largest of |z_0 - x_0|, which a box nearly reaches."""
+    """Only entry 0 of the map differs from 0: the value is the largest |z_0 - x_0|, which is close to r in a box."""
 
     def first(x: Tensor, target: Tensor) -> Tensor:
         return torch.nn.functional.pad(x[:, :1], (0, 39))
@@ -59,7 +59,7 @@ def test_the_largest_counts() -> None:
     relative = Stability(0.2, samples=200, preset="quantus")(MODEL, X, None, first)
     torch.testing.assert_close(relative, value / X[:, 0])  # ||φ(x)|| = x_0
     mean = Stability(0.2, samples=200, preset="xplique")(MODEL, X, None, first)
-    assert bool(((mean > 0.08) & (mean < 0.12)).all())  # of z_0 - x_0, uniform from 0 to 0.2
+    assert bool(((mean > 0.08) & (mean < 0.12)).all())  # z_0 - x_0 is uniform from 0 to 0.2
 
 
 @pytest.mark.parametrize(("half", "least", "most"), [(None, -0.5, 0.5), ("+", 0.0, 0.5), ("-", -0.5, 0.0)])
@@ -107,7 +107,7 @@ def test_batch_and_seed() -> None:
 
 @pytest.mark.parametrize(("norm", "domain"), [(2.0, None), (2.0, (0.0, 1.0)), (inf, None)])
 def test_a_sample_s_points_are_its_own(norm: float, domain: Any) -> None:
-    """Whatever stands behind it in x; and at another place they are others."""
+    """They do not depend on later samples, but on the position in x."""
     metric = Stability(0.2, samples=4, norm=norm, domain=domain)
     whole = metric(MODEL, X, None, tripled)
     torch.testing.assert_close(metric(MODEL, X[:1], None, tripled), whole[:1])
@@ -116,7 +116,7 @@ def test_a_sample_s_points_are_its_own(norm: float, domain: Any) -> None:
 
 
 def test_an_explainer_of_this_library() -> None:
-    """EVA of a linear model: its scores do not depend on x where no domain cuts the ball."""
+    """EVA of a linear model: without a domain, its scores do not depend on x."""
     eva = EVA(MODEL, Ball(0.1), progress=False)
     assert float(Stability(0.05, samples=4)(MODEL, X, 1, eva.attribute).max()) < 1e-9
     bent = EVA(network(40, 8, 3), Ball(0.1), progress=False)

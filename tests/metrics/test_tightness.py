@@ -1,4 +1,4 @@
-"""Tightness: the bound itself, and its distance from what an attack reaches."""
+"""Tightness: the bound itself, and its distance from an attack."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_a_linear_model_has_no_gap() -> None:
     assert torch.equal(Tightness(BALL)(model, X, None, loose), loose.full)
 
 
-def test_looser_bounds_are_seen_alike() -> None:
-    """Both presets fall from IBP to Backward, by the same amount, and the gap is never negative."""
+def test_both_presets_rank_bounds_alike() -> None:
+    """Both presets decrease from IBP to Backward by the same amount, and the gap is never negative."""
     model = network(10, 16, 16, 3)
     overs = [pm.overlap(model, X, BALL, bounds=bounds) for bounds in (pm.bounds.IBP(), pm.bounds.Backward())]
     paper, gap = ([Tightness(BALL, preset)(model, X, None, over) for over in overs] for preset in ("paper", "gap"))
@@ -38,13 +38,13 @@ def test_looser_bounds_are_seen_alike() -> None:
     lower, upper = Tightness(BALL).both(model, X, None, overs[1])
     assert torch.equal(upper, overs[1].full)
     torch.testing.assert_close(upper - lower, gap[1])
-    assert bool((lower > overs[1].nominal).all())  # the attack moved
+    assert bool((lower > overs[1].nominal).all())  # the attack found a better point than x
     small = Tightness(BALL, "gap", batch=3)(pm.trace(model, X), X, None, overs[1])
     torch.testing.assert_close(small, gap[1])
 
 
 def test_an_overlap_over_a_smaller_ball_is_refused() -> None:
-    """An attack gets above it, so that it bounds nothing here; the paper's preset looks at no attack."""
+    """An attack exceeds its bound, so it is no bound on this ball; the paper's preset runs no attack."""
     model = network(10, 16, 3)
     small = pm.overlap(model, X, pm.Ball(0.01, domain=(0.0, 1.0)))
     message = r"got an overlap of at most .* where an attack reaches .*: expected one over the ball"
@@ -54,7 +54,7 @@ def test_an_overlap_over_a_smaller_ball_is_refused() -> None:
         Tightness(BALL).both(model, X, None, small)
 
 
-def test_what_is_no_overlap_of_this() -> None:
+def test_foreign_overlaps_are_refused() -> None:
     model, other = network(10, 16, 3), network(10, 16, 3, seed=1)
     over = pm.overlap(model, X, BALL, target=1)
     metric = Tightness(BALL)

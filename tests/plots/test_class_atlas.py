@@ -1,4 +1,4 @@
-"""The table of all classes."""
+"""The atlas: one row for each sample, one column for each class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def every() -> pm.Explanation:
     return pm.TargetedEVA(pm.zoo.mnist_mlp(), ball, groups=pm.groups.grid(7)).explain_all(x)
 
 
-def test_a_row_a_sample_and_a_column_a_class(every: pm.Explanation) -> None:
+def test_rows_are_samples_and_columns_are_classes(every: pm.Explanation) -> None:
     figure = every.atlas()
     assert len(figure.axes) == 2 * 11
     assert [axes.get_title() for axes in figure.axes[:11]] == ["input", *map(str, range(10))]

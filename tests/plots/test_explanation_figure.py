@@ -1,4 +1,4 @@
-"""Figures: what they show, what they say, and that nothing in them is cut or overlaps."""
+"""Figures of explanations: panels, bars, texts, and no text that is cut or overlaps another."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from matplotlib.image import imread
 
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation, Origin, Source
+from proofmap.explainers.statements.proven_ranks import ranks
 from proofmap.explainers.upsampling import spread
 from proofmap.plots import explanation_figure as picture
-from proofmap.plots.explanation_figure import ROWS, Picture, draw
+from proofmap.plots.explanation_figure import MAX_ROWS, draw
+from proofmap.plots.figure_page import Picture
+from proofmap.plots.figure_titles import caption, title
 from proofmap.plots.summary_figure import summary
-from proofmap.text.figure_titles import caption, title
-from proofmap.text.proven_ranks import ranks
 from tests.explainers.making import certified, make, make_signed, ranked
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -41,7 +42,7 @@ def words(figure: Picture) -> str:
 
 
 def windowed(shape: tuple[int, ...], e: Explanation | None = None) -> Explanation:
-    """Scores of windows of 8 steps."""
+    """Return scores of windows of 8 steps."""
     mask = (torch.arange(shape[-1]) // 8).expand(1, *shape[1:])
     e = make(shape, 5) if e is None else e
     again = spread(e.scores, mask, smooth=False)
@@ -49,7 +50,7 @@ def windowed(shape: tuple[int, ...], e: Explanation | None = None) -> Explanatio
 
 
 def row(figure: Picture, k: int) -> list[Axes]:
-    """Picture, map and overlay; the colour bar comes after them."""
+    """Return the panels of a row: image, map and overlay. The colour bar comes after them."""
     return figure.axes[4 * k : 4 * k + 3]
 
 
@@ -60,7 +61,7 @@ def pixels(png: bytes) -> np.ndarray[Any, np.dtype[Any]]:
 FIGURES: dict[str, Callable[[], Picture]] = {
     "one": lambda: draw(make((1, 1, 28, 28), 784)),
     "four": lambda: draw(make((4, 1, 28, 28), 144)),
-    "many": lambda: draw(make((ROWS + 1, 1, 8, 8), 4)),
+    "many": lambda: draw(make((MAX_ROWS + 1, 1, 8, 8), 4)),
     "flat image": lambda: draw(make((2, 6, 5), 30)),
     "wide": lambda: draw(make((2, 1, 4, 40), 10)),
     "tall": lambda: draw(make((2, 1, 40, 4), 10)),
@@ -157,7 +158,7 @@ def test_other_channels_are_averaged() -> None:
         np.testing.assert_allclose(np.asarray(panel.images[0].get_array()), values[0].mean(0).numpy(), rtol=1e-6)
 
 
-def test_values_outside_0_and_1_are_brought_there() -> None:
+def test_values_outside_0_and_1_are_rescaled() -> None:
     e = make((1, 1, 4, 4))
     shown = np.asarray(draw(replace(e, x=e.x * 9 - 4)).axes[0].images[0].get_array())
     assert shown.min() == 0
@@ -186,8 +187,8 @@ def test_columns_have_names() -> None:
     assert [label.get_text() for label in panel.get_yticklabels()] == ["income, weight", "age, height"]
 
 
-def test_named_columns_stand_beside_their_values() -> None:
-    """A category stands there by the one that it is."""
+def test_named_columns_have_their_values_beside_them() -> None:
+    """A one-hot block is named by its active category."""
     x = torch.tensor([[0.25, 1200.0, 0.0, 1.0, 0.0]])
     mask, scores = torch.tensor([[0, 1, 2, 2, 2]]), torch.tensor([[1.0, 2.0, 3.0]])
     e = replace(make((1, 5), 3, scores=scores, mask=mask), x=x)
@@ -245,7 +246,7 @@ def test_a_summary_shows_where_the_mean_of_true_scores_lies() -> None:
         (make((2, 4), 2, mask=torch.tensor([[0, 0, 1, 1], [0, 1, 0, 1]])), None, "2 samples with groups of their own"),
     ],
 )
-def test_what_cannot_be_summed_up_is_refused(e: Explanation, columns: Any, message: str) -> None:
+def test_explanations_without_a_summary_are_refused(e: Explanation, columns: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         e.summary(columns)
 
@@ -273,8 +274,8 @@ def test_bars_have_the_intervals_of_their_scores(shape: tuple[int, ...]) -> None
     assert [bool(bar.get_hatch()) for bar in panel.patches] == [k not in range(15, 25) for k in shown.tolist()]
 
 
-def test_what_is_proven_to_matter_most_is_outlined_otherwise() -> None:
-    """Solid lines, or dashed ones around the largest scores whose place is open; none where nothing was searched."""
+def test_proven_groups_have_solid_outlines() -> None:
+    """Outlines are solid for proven groups, dashed for the other largest groups, and absent without a search."""
     e = ranked([*SCORES[:14], 15.0**2 - 0.2, *SCORES[15:]], 0.5, (1, 1, 10, 10))
     assert (len(ranks(e, 0).proven), ranks(e, 0).open) == (9, (15,))
     looks = [
@@ -291,13 +292,13 @@ def test_what_is_proven_to_matter_most_is_outlined_otherwise() -> None:
     ]
 
 
-def test_a_whisker_that_is_far_too_long_leaves_the_chart() -> None:
+def test_a_very_long_whisker_is_cut() -> None:
     panel = draw(ranked([1.0, 2.0, 3.0, 4.0], 100.0)).axes[-1]
     assert panel.get_xlim()[1] == pytest.approx(3 * 1.03 * 4)
 
 
 def test_every_row_has_its_title() -> None:
-    """Broken into lines, with the names that were given, or else those of the origin."""
+    """Titles are wrapped. Their class names are the given ones, or else those of the origin."""
     e = certified(-3.2099, 0.9)
     assert titles(draw(e)) == [title(e, k, None) for k in range(2)]
     names = ("cat", "dog")
@@ -308,14 +309,14 @@ def test_every_row_has_its_title() -> None:
     assert titles(draw(labelled))[1].startswith("dog, but labelled cat · undecided: ")
 
 
-def test_under_the_rows_stands_what_a_score_is() -> None:
+def test_the_caption_defines_the_score() -> None:
     for e in (make(), make_signed()):
         assert " ".join(caption(e).split()) in words(draw(e))
 
 
 @pytest.mark.parametrize("shape", [(1, 4, 4), (5,)])
 def test_only_the_first_samples_are_drawn(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picture, "ROWS", 2)
+    monkeypatch.setattr(picture, "MAX_ROWS", 2)
     figure = draw(make((5, *shape)))
     assert len(titles(figure)) == 2
     assert "the first 2 of 5 samples: explanation[2:].plot() shows more" in words(figure)
@@ -330,12 +331,12 @@ def test_only_the_first_samples_are_drawn(shape: tuple[int, ...], monkeypatch: p
         ((4, 7), {"class_names": ["a", "b"]}, r"got 2 names for the classes, expected one for each up to class 3"),
     ],
 )
-def test_names_that_do_not_fit(shape: tuple[int, ...], names: dict[str, Any], match: str) -> None:
+def test_wrong_numbers_of_names_are_refused(shape: tuple[int, ...], names: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
         make(shape).plot(**names)
 
 
-def test_pyplot_is_left_alone() -> None:
+def test_pyplot_state_is_unchanged() -> None:
     before = dict(matplotlib.rcParams)
     make().plot()._repr_png_()
     make((2, 9), 9).plot()._repr_png_()

@@ -1,4 +1,4 @@
-"""Outlines: the edges of a group's pixels, and nothing inside it."""
+"""Outlines of groups: edges between pixels of the group and other pixels, each drawn once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A map over its picture: both can be seen, everywhere and at every score."""
+"""The overlay of a map on its image: both are visible at every score and shade."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIGHT = np.array([0.299, 0.587, 0.114])
 
 
 def every(signed: bool, colour: bool = False) -> NDArray[np.float64]:
-    """The overlay of each shade of the picture, down, and each score, across: (11, 21 or 41, 3)."""
+    """Return overlays (11, 21 or 41, 3): rows are shades of the image, columns are scores."""
     scores = np.concatenate([-SCORES[:0:-1], SCORES]) if signed else SCORES
     shades, values = np.meshgrid(SHADES, 7 * scores, indexing="ij")
     picture = np.repeat(shades[..., None], 3, axis=2) if colour else shades
@@ -26,8 +26,8 @@ def every(signed: bool, colour: bool = False) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("signed", [False, True])
-def test_the_picture_can_be_seen_under_every_score(signed: bool) -> None:
-    """A brighter pixel is brighter under the same score, and black and white stay well apart under the largest."""
+def test_the_image_is_visible_under_every_score(signed: bool) -> None:
+    """A brighter pixel stays brighter under the same score. Black and white stay distinct under the largest."""
     light = every(signed, colour=True) @ LIGHT
     assert (np.diff(light, axis=0) > 0).all()
     contrast = light[-1] - light[0]
@@ -38,8 +38,8 @@ def test_the_picture_can_be_seen_under_every_score(signed: bool) -> None:
 
 
 @pytest.mark.parametrize("signed", [False, True])
-def test_the_score_can_be_seen_on_every_shade(signed: bool) -> None:
-    """No score, half the largest and the largest are well apart in colour, on black, on grey and on white."""
+def test_the_score_is_visible_on_every_shade(signed: bool) -> None:
+    """No score, half the largest and the largest score have distinct colours on black, grey and white."""
     found = every(signed, colour=True)
     none, half, most = (20, 30, 40) if signed else (0, 10, 20)
     for row in found:
@@ -51,8 +51,8 @@ def test_the_score_can_be_seen_on_every_shade(signed: bool) -> None:
             assert row[0, 2] > row[0, 0] + 0.2  # blue
 
 
-def test_without_a_score_there_is_the_picture_alone() -> None:
-    """No tint; dark ink on white for scores with signs, where the picture was bright ink on black."""
+def test_the_overlay_of_zero_scores_is_the_image() -> None:
+    """There is no tint. For signed scores, bright ink on black becomes dark ink on white."""
     for signed in (False, True):
         found = overlaid(np.array([[[0.0] * 3, [1.0] * 3]]), np.zeros((1, 2)), 1.0, signed)
         assert (found == found[..., :1]).all()
@@ -62,7 +62,7 @@ def test_without_a_score_there_is_the_picture_alone() -> None:
     assert bright[0, 2, 0] < 0.5
 
 
-def test_what_is_no_number_or_below_zero_has_no_colour() -> None:
+def test_nan_and_negative_values_have_no_colour() -> None:
     picture = np.full((1, 4), 0.5)
     found = overlaid(picture, np.array([[0.0, -3.0, np.nan, 1.0]]), 1.0, signed=False)
     assert (found[0, :3] == found[0, 0]).all()
@@ -81,7 +81,7 @@ def test_what_is_no_number_or_below_zero_has_no_colour() -> None:
     ],
 )
 def test_the_ends_of_the_colours(values: list[float], signed: bool, expected: tuple[float, float]) -> None:
-    """From 0, or symmetric about it; what is no number counts for nothing, and nothing has an end too."""
+    """The range begins at 0, or is symmetric about 0. NaN is ignored, and empty values have a range too."""
     assert ends(np.array(values), signed) == expected
 
 
@@ -99,7 +99,7 @@ def test_a_map_in_colours() -> None:
 
 
 def test_samples_as_pictures() -> None:
-    """Grey and colour as they are; anything else by the mean of its channels, brought into [0, 1] where it is not."""
+    """Grey and colour images are unchanged. Other channels are averaged, and other ranges are scaled to [0, 1]."""
     colour = torch.rand(3, 4, 5)
     np.testing.assert_allclose(picture_of(colour), colour.movedim(0, 2))
     np.testing.assert_allclose(pixels_of(colour), colour.mean(0), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""A real browser, driven over a pipe by its own developer protocol: nothing to install but the browser."""
+"""A browser that is controlled over a pipe by its developer protocol, so that only the browser must be installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PATIENCE = 60.0  # seconds for one answer
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage")
-# The protocol wants to be read from file 3 and written to file 4.
+# The browser reads the protocol from descriptor 3 and writes it to descriptor 4.
 _JOIN = """
 import fcntl, os, sys
 ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
@@ -28,12 +28,12 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 def find() -> str | None:
-    """The path of a browser, where one is installed."""
+    """Return the path of an installed browser, or None."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Tab:
-    """One page, and what it asked for."""
+    """A page and its network requests."""
 
     def __init__(self, reads: int, writes: int) -> None:
         self._reads, self._writes = reads, writes
@@ -47,7 +47,7 @@ class Tab:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **arguments: Any) -> dict[str, Any]:
-        """Do something, and wait for the answer."""
+        """Call a method of the protocol, and return its answer."""
         self._last += 1
         message = {"id": self._last, "method": method, "params": arguments}
         if self._session is not None:
@@ -64,7 +64,7 @@ class Tab:
         self._wait("method", "Page.loadEventFired")
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page."""
+        """Return the value of an expression in the page."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
@@ -75,7 +75,7 @@ class Tab:
         )
 
     def look(self, media: str = "screen", scheme: str = "light") -> None:
-        """See it on paper or on a screen, bright or dark."""
+        """Emulate paper or a screen, bright or dark."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", media=media, features=features)
 
@@ -101,7 +101,7 @@ class Tab:
 
 @contextmanager
 def tab(path: str, profile: Path) -> Iterator[Tab]:
-    """A page of a browser that starts here and ends with the block."""
+    """Start a browser with one page, and end it with the block."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     command = [path, *_FLAGS, f"--user-data-dir={profile}", "--remote-debugging-pipe"]

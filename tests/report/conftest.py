@@ -1,4 +1,4 @@
-"""One report with a finding of every kind, made once."""
+"""A report with a finding of every kind, created once for all tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proofmap.sources import open_samples, read_model
 from proofmap.verify.overlap import Overlap
 
 CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-SAMPLES = 12  # of the run
+SAMPLES = 12  # samples of the run
 
 
 def tabular() -> tuple[nn.Module, Explanation]:
@@ -31,7 +31,7 @@ def tabular() -> tuple[nn.Module, Explanation]:
 
 
 def searched(e: Explanation, gap: float) -> Explanation:
-    """As if a search had met inputs that reach every overlap to this gap, that of the ball to a quarter of it."""
+    """Add lower bounds as a search finds them: below each upper bound by the gap, for the ball by a quarter of it."""
 
     def closer(over: Overlap) -> Overlap:
         lower = torch.maximum(over.frozen - gap, over.nominal[:, None])
@@ -73,7 +73,7 @@ def table() -> Table:
 
 @pytest.fixture(scope="package")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run over digits, one of which is no number."""
+    """A run over digits; one of them contains NaN."""
     here = tmp_path_factory.mktemp("run")
     images, labels = pm.data.digits()
     values = images[:SAMPLES].numpy().copy()
@@ -89,7 +89,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(
     findings: list[tuple[str, Explanation]], table: Table, ran: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """With everything that a report can have."""
+    """A report with all panels."""
     out = tmp_path_factory.mktemp("report") / "report.html"
     runs = [("run", Results.open(ran))]
     report(out, findings, classes=CLASSES, table=table, model=pm.zoo.mnist_mlp(), runs=runs)

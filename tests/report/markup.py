@@ -1,4 +1,4 @@
-"""A page as a tree, with what every page of ours has to keep: read by Python's own parser, which needs no browser."""
+"""A page as a tree of elements, and the rules for every page. Python's own parser reads it, without a browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Element:
     children: list[Element | str] = field(default_factory=list)
 
     def all(self, *names: str) -> list[Element]:
-        """The elements below this one, in the order of the page."""
+        """Return the elements below this one, in the order of the page."""
         return [element for element in self.walk() if not names or element.name in names]
 
     def walk(self) -> Iterator[Element]:
@@ -62,7 +62,7 @@ class _Reader(HTMLParser):
 
 
 def read(page: str) -> tuple[Element, list[str]]:
-    """The tree, and where tags do not match."""
+    """Return the tree, and the tags that do not match."""
     reader = _Reader()
     reader.feed(page)
     reader.close()
@@ -71,14 +71,14 @@ def read(page: str) -> tuple[Element, list[str]]:
 
 
 def faults(page: str) -> list[str]:
-    """What is wrong with a page: its structure, what it loads, and what somebody who does not see it would miss."""
+    """Return the faults of a page: in its structure, its resources and its accessibility."""
     root, wrong = read(page)
     found = (_loads, _structure, _headings, _figures, _tables, _labelled_cells)
     return [*wrong, *(fault for faults_of in found for fault in faults_of(root))]
 
 
 def _labelled_cells(root: Element) -> Iterator[str]:
-    """On a phone a labelled cell is a grid of its label and its elements: bare text beside elements has no place."""
+    """Yield labelled cells with text beside elements: on a phone, such text has no place in the grid of the cell."""
     for cell in root.all("td"):
         bare = [child for child in cell.children if isinstance(child, str) and child.strip()]
         if "data-label" in cell.attributes and bare and len(bare) < len(cell.children):
@@ -151,7 +151,7 @@ def _tables(root: Element) -> Iterator[str]:
 
 
 def _rows(body: Element, columns: int) -> Iterator[str]:
-    """Every row as wide as the head, with what cells of earlier rows reach down into it."""
+    """Yield rows that are not as wide as the head, counting cells of earlier rows that extend into them."""
     reaching: list[int] = []  # rows that are left to each cell from above
     for row in body.all("tr"):
         above = sum(1 for left in reaching if left > 0)

@@ -1,4 +1,4 @@
-"""The page in a real browser: it loads nothing, fits every screen, prints whole, and can be read by everybody."""
+"""The page in a browser: it loads nothing, fits every screen, prints completely, and is accessible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.report.test_html_report import MARKUP
 BROWSER = find()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(NAMES)}")
 
-# The smallest contrast of any text with what is behind it (WCAG 2.2, 1.4.3), with the text it has.
+# The smallest contrast of a text with its background (WCAG 2.2, 1.4.3), and the text.
 CONTRAST = """
 (() => {
   const parse = c => c.match(/[\\d.]+/g).map(Number);
@@ -58,7 +58,7 @@ def opened(browser: Tab, page: Path) -> Tab:
     return browser
 
 
-def test_nothing_is_loaded_but_the_file(opened: Tab, page: Path) -> None:
+def test_the_page_loads_only_its_own_file(opened: Tab, page: Path) -> None:
     assert [url for url in opened.requests if not url.startswith("data:image/png;base64,")] == [page.as_uri()]
     shown = opened.run("[...document.images].map(i => i.complete && i.naturalWidth >= 224)")
     assert len(shown) > 3 * opened.run("document.querySelectorAll('article').length")
@@ -80,8 +80,8 @@ CELLS = """
 LABELS = "[...document.querySelectorAll('td[data-label]')].map(d => getComputedStyle(d, '::before').content)"
 
 
-def test_on_a_phone_tables_become_cards_and_no_column_is_off_the_screen(opened: Tab) -> None:
-    """Every cell is on the screen, with the name of its column; on a desk the head says it."""
+def test_tables_become_cards_on_a_phone(opened: Tab) -> None:
+    """Every cell is on the screen, with the name of its column. On wide screens the head of the table shows it."""
     assert set(opened.run(LABELS)) == {"none"}
     opened.resize(390)
     cells = opened.run(CELLS)
@@ -96,19 +96,19 @@ def test_on_a_phone_tables_become_cards_and_no_column_is_off_the_screen(opened: 
     assert hidden == 0
 
 
-def test_the_caveats_are_on_the_screen(opened: Tab) -> None:
+def test_the_limits_are_on_the_screen(opened: Tab) -> None:
     seen = "[...document.querySelectorAll('li')].filter(i => i.textContent.startsWith('That the network is right'))"
     assert opened.run(f"{seen}.map(i => i.checkVisibility({{contentVisibilityAuto: true}}))") == [True]
 
 
-def test_a_wide_element_would_be_seen(opened: Tab) -> None:
+def test_the_test_notices_a_wide_element(opened: Tab) -> None:
     opened.resize(390)
     opened.run("document.querySelector('figure').style.width = '900px'")
     assert opened.run("document.documentElement.scrollWidth") > 390
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_stands_out(opened: Tab, scheme: str) -> None:
+def test_text_has_enough_contrast(opened: Tab, scheme: str) -> None:
     opened.look(scheme=scheme)
     opened.run("document.querySelectorAll('details').forEach(d => d.open = true)")
     ratio, text = opened.run(CONTRAST)
@@ -117,13 +117,13 @@ def test_all_text_stands_out(opened: Tab, scheme: str) -> None:
     assert (ground < 128) == (scheme == "dark")
 
 
-def test_pale_text_would_be_seen(opened: Tab) -> None:
+def test_the_test_notices_pale_text(opened: Tab) -> None:
     opened.run("document.querySelector('h2').style.color = '#999'")
     assert opened.run(CONTRAST)[0] < 4.5
 
 
-def test_it_prints_whole_with_a_page_for_each_input(opened: Tab) -> None:
-    """Tables that are folded on a screen are open on paper, and a dark screen prints on white."""
+def test_each_input_is_printed_on_its_own_page(opened: Tab) -> None:
+    """Folded tables are open on paper, and the page is white in dark mode too."""
     tables = "[...document.querySelectorAll('details table')].map(t => t.checkVisibility())"
     assert not any(opened.run(tables))
     opened.look("print", "dark")
@@ -139,7 +139,7 @@ def test_it_prints_whole_with_a_page_for_each_input(opened: Tab) -> None:
 
 
 def test_a_screen_reader_finds_its_way(opened: Tab) -> None:
-    """The tree that assistive technology sees: landmarks, and names for all that needs one."""
+    """The accessibility tree has landmarks, and names for all elements that need one."""
     nodes: list[dict[str, Any]] = opened.call("Accessibility.getFullAXTree")["nodes"]
     named = [(n["role"]["value"], n.get("name", {}).get("value", "")) for n in nodes if not n["ignored"]]
     roles = [role for role, _ in named]
@@ -154,7 +154,7 @@ def test_a_screen_reader_finds_its_way(opened: Tab) -> None:
 
 
 def test_markup_in_a_file_does_not_run(browser: Tab, tmp_path: Path) -> None:
-    """Not even where the page's own rule against scripts is taken away."""
+    """Scripts in names do not run even without the page's own Content-Security-Policy."""
     e = replace(make((1, 1, 4, 4)), method=MARKUP, settings={MARKUP: MARKUP}, versions={MARKUP: MARKUP})
     out = tmp_path / "page.html"
     report(out, [(MARKUP, e)], classes=[MARKUP] * 9)

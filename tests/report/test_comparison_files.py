@@ -1,4 +1,4 @@
-"""Tables from files: what bench and compare write is read back, and anything else is refused in one sentence."""
+"""Tables from files: the output of bench and compare is read back, and other files are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ def known() -> Table:
 
 
 def document(table: Table) -> dict[str, Any]:
-    """What compare --json prints."""
+    """Return a document as compare --json prints it."""
     rows = {method: {name: asdict(cell) for name, cell in cells.items()} for method, cells in table.rows.items()}
     return {"model": "net.onnx", "samples": 10, "methods": rows, "seconds": table.seconds}
 
 
-def test_what_was_written_is_read(known: Table, tmp_path: Path) -> None:
+def test_written_tables_are_read_back(known: Table, tmp_path: Path) -> None:
     file = tmp_path / "table.csv"
     named = replace(known, model="net.onnx", data="x.npz")
     unnamed = "table.csv, a table that does not name its model and data"
-    without = "\n".join(line.rpartition(",")[0] for line in known.csv().splitlines())  # as it was written before
+    without = "\n".join(
+        line.rpartition(",")[0] for line in known.csv().splitlines()
+    )  # without the last column, as earlier versions wrote it
     data = {**document(known), "data": "x.npz"}
     for text, title in (
         (known.csv(), unnamed),
@@ -104,7 +106,7 @@ def test_json_of_other_types_is_refused(known: Table, where: str, value: Any, tm
         read_table(file)
 
 
-def test_what_is_no_text_or_too_long_or_missing_is_refused(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "table.csv"
     with pytest.raises(FileError, match="does not exist"):
         read_table(file)
@@ -117,10 +119,12 @@ def test_what_is_no_text_or_too_long_or_missing_is_refused(tmp_path: Path) -> No
 
 
 @given(st.one_of(st.text(), st.lists(st.lists(st.text(max_size=8), min_size=9, max_size=9), max_size=3)))
-def test_no_text_gets_further_than_a_clear_error(said: str | list[list[str]]) -> None:
+def test_any_text_is_read_or_refused_by_a_clear_error(said: str | list[list[str]]) -> None:
     if isinstance(said, list):
         out = io.StringIO()
-        csv.writer(out, escapechar="\\").writerows([HEAD.split(","), *said])  # Python 3.10 asks for it to write NUL
+        csv.writer(out, escapechar="\\").writerows(
+            [HEAD.split(","), *said]
+        )  # Python 3.10 needs an escape character to write NUL
         said = out.getvalue()
     with tempfile.NamedTemporaryFile("wb", suffix=".csv") as file:
         file.write(said.encode())

@@ -1,4 +1,4 @@
-"""Pictures and their words: places of groups, where scores are, colours, bars and axes."""
+"""Pictures of a finding: alternative texts, places of groups, colours, bars and axes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from torch import Tensor
 
 from proofmap.explainers import Explanation
 from proofmap.explainers.explanation import spread
-from proofmap.report.finding_pictures import Panel, Place, bars, describe, gradient, maps, means, places
+from proofmap.report.finding_pictures import PagePicture, Place, bars, describe, gradient, maps, means, places
 from proofmap.report.number_line import Axis
 from proofmap.text.group_places import largest
 from tests.explainers.making import make, make_signed, ranked
 
 
-def pixels(panel: Panel) -> Image.Image:
-    return Image.open(BytesIO(b64decode(panel.source.partition(",")[2])))
+def pixels(picture: PagePicture) -> Image.Image:
+    return Image.open(BytesIO(b64decode(picture.source.partition(",")[2])))
 
 
 def grouped(mask: Tensor) -> Explanation:
-    """One sample with these groups; the last has the largest score."""
+    """Return an explanation of one sample with these groups. The last group has the largest score."""
     scores = torch.arange(1.0, int(mask.max()) + 2)[None]
     shape = (1, *mask.shape)
     return make(shape, mask=mask[None], scores=scores, attributions=spread(scores, mask[None]))
@@ -63,7 +63,7 @@ def test_groups_that_a_sample_lacks_have_none() -> None:
     assert [group for group, _ in largest(np.array([1.0, 9.0, -3.0, 8.0]), mask, 9)] == [2, 0]
 
 
-def test_words_for_where_scores_are() -> None:
+def test_the_positions_of_scores_are_described() -> None:
     values = np.zeros((9, 9))
     values[0, 8], values[4, 4] = 3.0, 1.0
     assert describe(values, signed=False) == (
@@ -78,7 +78,7 @@ def test_words_for_where_scores_are() -> None:
     assert describe(np.ones((9, 9)), signed=False).startswith("The scores are spread over the whole image;")
 
 
-def test_what_is_no_number_is_grey() -> None:
+def test_invalid_values_are_grey() -> None:
     values = torch.tensor([[1.0, math.nan], [0.0, 0.5]])
     e = grouped(torch.arange(4).reshape(2, 2))
     scores = values.reshape(1, 4)
@@ -87,7 +87,7 @@ def test_what_is_no_number_is_grey() -> None:
     assert found is not None
     shown = np.asarray(pixels(found.scores))[56::112, 56::112]
     assert shown[0, 1].tolist() == [128, 128, 128]
-    assert shown[1, 0].tolist() == [0, 0, 4]  # where magma begins
+    assert shown[1, 0].tolist() == [0, 0, 4]  # the first colour of magma
 
 
 def test_signs_have_two_colours_on_a_scale_about_zero() -> None:
@@ -113,7 +113,7 @@ def test_large_pictures_are_reduced_and_small_ones_enlarged() -> None:
 def test_mean_maps_share_one_scale() -> None:
     found, low, high, signed = means(np.stack([np.full((2, 2), 0.5), np.eye(2)]), ["class a", "class b"])
     assert (low, high, signed) == (0.0, 1.0, False)
-    assert [panel.alt.partition(".")[0] for panel in found] == ["Mean map of class a", "Mean map of class b"]
+    assert [picture.alt.partition(".")[0] for picture in found] == ["Mean map of class a", "Mean map of class b"]
     assert means(np.zeros((2, 7)), ["a", "b"])[0] == []
 
 
@@ -127,14 +127,14 @@ def test_bars_reach_from_zero() -> None:
 
 
 def test_bars_have_the_ends_of_their_intervals() -> None:
-    """One that is far longer than the bars leaves the axis."""
+    """An interval that is far longer than the bars is cut at the axis."""
     first, second = bars([Place("", "", 1.0, (), (0.5, 2.0)), Place("", "", 0.5, (), (0.0, 9.0))])
     assert (first.width, first.ends) == (50.0, (25.0, 100.0))
     assert (second.width, second.ends) == (25.0, (0.0, None))
 
 
-def test_what_is_proven_to_matter_most_is_outlined() -> None:
-    """White on black in the map of scores, solid or dashed; the words say it too."""
+def test_groups_that_are_proven_to_matter_most_are_outlined() -> None:
+    """Outlines are white on black, solid or dashed, and the alternative text mentions them."""
     alts, whites = [], []
     for e in (ranked([4, 3, 2, 1], 0.1, (1, 1, 2, 2)), ranked([4, 3, 2, 1], 90, (1, 1, 2, 2)), make((1, 1, 2, 2), 4)):
         found = maps(e, "x")

@@ -1,4 +1,4 @@
-"""The page: what it says, that it is whole without anything else, and that what files say stays text."""
+"""The page: its content, its independence of other files, and the escaping of texts from files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
 
 
 def written(path: Path, *files: tuple[str, Explanation], **options: object) -> Element:
-    """The page of some explanations as a tree; it has no fault."""
+    """Return the page of some explanations as a tree, after a check for faults."""
     out = path / "page.html"
     report(out, files, **options)  # type: ignore[arg-type]
     page = out.read_text(encoding="utf-8")
@@ -49,12 +49,12 @@ def written(path: Path, *files: tuple[str, Explanation], **options: object) -> E
     return read(page)[0]
 
 
-def test_the_page_is_whole_and_has_no_fault(page: Path) -> None:
+def test_the_page_has_no_fault(page: Path) -> None:
     assert faults(page.read_text(encoding="utf-8")) == []
 
 
 def test_a_finding_of_two_halves_has_one_verdict(page: Path) -> None:
-    """The summary shows as many verdicts as the page counts findings."""
+    """The summary has one verdict for each counted finding."""
     root, _ = read(page.read_text(encoding="utf-8"))
     counted = int(root.all("p")[0].text.partition(" findings")[0])
     cells = [cell for cell in root.all("td") if cell.attributes.get("data-label") == "Finding"]
@@ -81,7 +81,7 @@ def test_a_finding_of_two_halves_has_one_verdict(page: Path) -> None:
         ("<main", '<main onclick="x()"'),
     ],
 )
-def test_a_fault_is_seen(page: Path, old: str, new: str) -> None:
+def test_the_test_notices_a_fault(page: Path, old: str, new: str) -> None:
     text = page.read_text(encoding="utf-8")
     assert old in text
     assert faults(text.replace(old, new, 1)) != []
@@ -105,13 +105,22 @@ def test_the_same_arguments_give_the_same_bytes(findings: list[tuple[str, Explan
 def test_maps_of_one_input_stand_together(page: Path) -> None:
     root, _ = read(page.read_text(encoding="utf-8"))
     inputs = [section for section in root.all("section") if section.all("article")]
-    assert [len(section.all("article")) for section in inputs] == [13, 1, 1, 1, 1, 7, 1, 1]  # the network, its inputs
+    assert [len(section.all("article")) for section in inputs] == [
+        13,
+        1,
+        1,
+        1,
+        1,
+        7,
+        1,
+        1,
+    ]  # the network, then its inputs
     titles = [heading.text for heading in inputs[5].all("h4")]
     assert titles[:2] == ["EVA, why “four”", "TargetedEVA, from “four” towards “nine”"]
 
 
 def test_everything_is_on_the_page(page: Path, findings: list[tuple[str, Explanation]], table: Table) -> None:
-    """Predictions, both sides, settings, versions, hashes, seconds, and the comparison."""
+    """The page contains predictions, bounds, settings, versions, hashes, seconds and the comparison."""
     text = read(page.read_text(encoding="utf-8"))[0].text
     for _, e in findings:
         for said in (e.model_hash, e.input_hash, f"{e.seconds:.3g}", *e.versions.values(), *e.settings):
@@ -124,8 +133,8 @@ def test_everything_is_on_the_page(page: Path, findings: list[tuple[str, Explana
         assert badge in text
 
 
-def test_both_sides_hold_and_are_rounded_outwards(page: Path) -> None:
-    """What an attack reached is at most what was proven, in the numbers that are printed."""
+def test_printed_bounds_are_rounded_outward(page: Path) -> None:
+    """Each printed lower bound is at most the printed upper bound."""
     root, _ = read(page.read_text(encoding="utf-8"))
     rows = [row for body in root.all("table")[0].all("tbody") for row in body.all("tr")]
     seen = 0
@@ -137,8 +146,8 @@ def test_both_sides_hold_and_are_rounded_outwards(page: Path) -> None:
     assert seen >= 7
 
 
-def test_scores_have_their_intervals(page: Path) -> None:
-    """In a table with whiskers and in words, with the sentence that says what matters most; elsewhere none has."""
+def test_searched_scores_have_intervals(page: Path) -> None:
+    """They are in a table with whiskers and in the sentence on the proven ranks. Other findings have none."""
     root, _ = read(page.read_text(encoding="utf-8"))
     known = [article for article in root.all("article") if "True score" in article.text]
     assert [article.all("h4")[0].text.partition(",")[0] for article in known] == ["TargetedEVA", "EVA"]
@@ -183,19 +192,19 @@ def test_markup_in_files_stays_text(tmp_path: Path) -> None:
         assert all(image.attributes["src"].startswith("data:image/png;base64,") for image in root.all("img"))
 
 
-def test_what_is_no_character_does_not_stop_a_page(tmp_path: Path) -> None:
+def test_lone_surrogates_do_not_stop_a_page(tmp_path: Path) -> None:
     e = replace(make((1, 1, 4, 4)), settings={"eps": 0.1, "name": "\ud800"})
     written(tmp_path, ("caf\udce9", e))
 
 
-def test_a_script_could_not_run_even_if_it_were_there(page: Path) -> None:
+def test_the_content_policy_forbids_scripts(page: Path) -> None:
     root, _ = read(page.read_text(encoding="utf-8"))
     policy = [m for m in root.all("meta") if m.attributes.get("http-equiv") == "Content-Security-Policy"]
     assert [m.attributes["content"] for m in policy] == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
 
 
-def test_the_pictures_are_the_data(tmp_path: Path) -> None:
-    """The input's pixels, enlarged without blending; the brightest place of the map is the largest score."""
+def test_pictures_show_the_values(tmp_path: Path) -> None:
+    """Pixels are enlarged without blending, and the brightest place of the map has the largest score."""
     e = make((1, 1, 4, 4), groups=16)
     root = written(tmp_path, ("some", e))
     found = [Image.open(BytesIO(b64decode(i.attributes["src"].partition(",")[2]))) for i in root.all("img")]
@@ -206,7 +215,7 @@ def test_the_pictures_are_the_data(tmp_path: Path) -> None:
     assert int(light.argmax()) == int(e.scores.argmax())
 
 
-def test_numbers_that_are_none_are_said_to_be_unknown(tmp_path: Path) -> None:
+def test_nan_is_shown_as_unknown(tmp_path: Path) -> None:
     scores = torch.full((1, 5), math.nan)
     over = Overlap(
         torch.tensor([math.nan]), torch.full((1, 5), math.nan), torch.tensor([math.nan]), torch.tensor([0]), True
@@ -218,7 +227,7 @@ def test_numbers_that_are_none_are_said_to_be_unknown(tmp_path: Path) -> None:
         assert "No score is above zero." in root.all("img")[1].attributes["alt"]
 
 
-def test_an_infinite_bound_is_said_to_say_nothing(tmp_path: Path) -> None:
+def test_an_infinite_bound_guarantees_nothing(tmp_path: Path) -> None:
     e = make((1, 1, 4, 4), overlap=bounds(torch.rand(1, 5), torch.tensor([math.inf])))
     text = written(tmp_path, ("vacuous", e)).text
     assert "Nothing: the bound is infinite." in text
@@ -257,14 +266,14 @@ def test_columns_of_a_table_are_bars(tmp_path: Path) -> None:
         ({"model": pm.zoo.cifar_cnn()}, "give the model that was explained"),
     ],
 )
-def test_what_does_not_fit_is_refused(options: dict[str, object], reason: str, tmp_path: Path) -> None:
+def test_mismatched_arguments_are_refused(options: dict[str, object], reason: str, tmp_path: Path) -> None:
     with pytest.raises(pm.ProofmapError, match=reason):
         report(tmp_path / "page.html", [("some", make((3, 3, 32, 32)))], **options)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_class_below_zero_has_no_name(tmp_path: Path) -> None:
-    """Not the last one, as a list of Python would have it."""
+    """A negative index would select the last name of a Python list."""
     e = replace(make((1, 1, 4, 4)), predicted=torch.tensor([-1]))
     with pytest.raises(InputError, match="expected one for class -1 of some too"):
         report(tmp_path / "page.html", [("some", e)], classes=CLASSES)

@@ -1,4 +1,4 @@
-"""Whose explanations they are: networks apart, balls apart, with labels, files, dates and whoever made the report."""
+"""The networks of the report: totals by network and ball, labels, files, dates and the author."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLASSES = ("cat", "dog", "ship")
 
 
 def explained(name: str, *said: int, full: float = -1.0, eps: float = 0.01, **changes: Any) -> Explanation:
-    """The same pictures, one for each class that the network of this name says, with labels 0, 1, 2 and so on."""
+    """Return explanations of the same pictures, with the predictions `said` and the labels 0, 1, 2, ..."""
     count = len(said)
     sources = tuple(Source(f"{k}.png", (File(f"pictures/{k}.png", f"{k}" * 64),)) for k in range(count))
     model = Source(f"nets/{name}.onnx", (File(f"nets/{name}.onnx", name[0] * 64),))
@@ -56,14 +56,14 @@ def page(path: Path, *files: tuple[str, Explanation], **options: Any) -> Element
 
 
 def part(root: Element, name: str) -> Element:
-    """The section whose heading starts so."""
+    """Return the section whose heading starts with the name."""
     (found,) = [s for s in root.all("section") if s.all("h2") and s.all("h2")[0].text.startswith(name)]
     return found
 
 
 @pytest.fixture
 def two(tmp_path: Path) -> Element:
-    """Two networks of the same pictures, which do not agree; one of them with two radii."""
+    """A page about two networks with different predictions for the same pictures; one has two radii."""
     return page(
         tmp_path,
         ("a", explained("alpha", 2, 1)),
@@ -72,23 +72,23 @@ def two(tmp_path: Path) -> Element:
     )
 
 
-def test_inputs_of_two_networks_are_told_apart_aloud(two: Element) -> None:
-    """The same picture stands under each: its name alone names two landmarks."""
+def test_labels_distinguish_inputs_of_two_networks(two: Element) -> None:
+    """Both networks explain the same picture, so its name alone would name two landmarks."""
     names = [s.attributes["aria-labelledby"] for s in two.all("section") if s.attributes.get("class") == "input"]
     titles = {e.attributes["id"]: e.text for e in two.walk() if "id" in e.attributes}
     said = [" ".join(titles[part] for part in name.split()) for name in names]
     assert len(said) == len(set(said)) == 4
 
 
-def test_every_input_says_which_network_it_is_about(two: Element) -> None:
-    """Printed, each starts a page of its own."""
+def test_every_input_names_its_network(two: Element) -> None:
+    """In print, each input starts a page."""
     for name, digest in (("alpha", "a" * 12), ("beta", "b" * 12)):
         inputs = [s for s in part(two, f"Model {name}.onnx").all("section") if s.all("h3")]
         assert len(inputs) == 2
         assert all(f"{name}.onnx, digest {digest}…" in s.text for s in inputs)
 
 
-def test_networks_stand_apart_with_their_names(two: Element) -> None:
+def test_each_network_has_its_own_part(two: Element) -> None:
     alpha, beta = part(two, "Model alpha.onnx"), part(two, "Model beta.onnx")
     assert "nets/alpha.onnx" in alpha.text
     assert "a" * 64 in alpha.text
@@ -106,8 +106,8 @@ def tallies(root: Element) -> list[str]:
     return [item.text for item in summary.all("li") if "count" in item.attributes.get("class", "")]
 
 
-def test_counts_are_of_one_network_and_one_ball(two: Element) -> None:
-    """Never a sum over networks or radii, and every one says of how many."""
+def test_counts_are_separate_for_networks_and_balls(two: Element) -> None:
+    """No count is a sum over networks or radii, and each states its total."""
     summary = part(two, "Summary")
     assert [h.text for h in summary.all("h3")] == ["Model alpha.onnx", "Model beta.onnx"]
     balls = [h.text for h in summary.all("h4")]
@@ -123,16 +123,16 @@ def test_counts_are_of_one_network_and_one_ball(two: Element) -> None:
     ]
 
 
-def test_certified_accuracy_stands_beside_what_is_proven(two: Element) -> None:
-    """Proven and right, of all that are labelled: a proof of a wrong decision does not count."""
+def test_certified_accuracy_is_beside_the_proven_share(two: Element) -> None:
+    """It is the share of labelled inputs that are proven and right. A proof of a wrong decision does not count."""
     assert [c for c in tallies(two) if "labelled" in c] == [
-        "1 of 2 labelled inputs (50.0 %) Certified accuracy: proven and right",
-        "0 of 2 labelled inputs (0.0 %) Certified accuracy: proven and right",
-        "2 of 2 labelled inputs (100.0 %) Certified accuracy: proven and right",
+        "1 of 2 labelled inputs (50.0 %) Certified accuracy, proven and predicted as labelled",
+        "0 of 2 labelled inputs (0.0 %) Certified accuracy, proven and predicted as labelled",
+        "2 of 2 labelled inputs (100.0 %) Certified accuracy, proven and predicted as labelled",
     ]
 
 
-def test_every_proven_has_its_ball_beside_it(two: Element) -> None:
+def test_every_badge_has_its_ball_beside_it(two: Element) -> None:
     for badge in (e for e in two.all("span") if e.attributes.get("class") == "badge proven"):
         assert badge.text in ("✓ Proven",)
     beside = [e.text for e in two.all("span") if "within" in e.attributes.get("class", "")]
@@ -146,8 +146,9 @@ def test_every_proven_has_its_ball_beside_it(two: Element) -> None:
     }
 
 
-def test_proofs_that_count_roundings_are_counted_apart(tmp_path: Path) -> None:
-    root = page(tmp_path, ("a", explained("alpha", 0)), ("b", explained("alpha", 1, rigorous=True)))
+def test_proofs_that_cover_rounding_are_counted_separately(tmp_path: Path) -> None:
+    uncovered = explained("alpha", 0, rigorous=False)
+    root = page(tmp_path, ("a", uncovered), ("b", explained("alpha", 1, rigorous=True)))
     ball = "ε = 0.01 in L∞, values within [0, 1]"
     expected = [f"For {ball} (floating-point rounding is not covered)", f"For {ball}"]
     assert [h.text for h in part(root, "Summary").all("h4")] == expected
@@ -165,7 +166,7 @@ def test_each_row_of_the_summary_has_the_true_class(two: Element) -> None:
     ]
 
 
-def test_hashes_can_be_checked_and_say_what_they_cover(two: Element) -> None:
+def test_hashes_state_their_content(two: Element) -> None:
     alpha = part(two, "Model alpha.onnx")
     facts = [(dt.text, dd.text) for dl in alpha.all("dl") for dt, dd in zip(dl.all("dt"), dl.all("dd"), strict=True)]
     said = dict(facts)
@@ -185,15 +186,15 @@ def test_an_explanation_without_an_origin_says_so(tmp_path: Path) -> None:
     assert "accuracy" not in root.text
 
 
-def test_the_caveats_are_open(two: Element) -> None:
-    """Nobody has to unfold what is not guaranteed."""
+def test_the_limits_are_not_folded(two: Element) -> None:
+    """The list of missing guarantees is visible without a click."""
     folded = " ".join(element.text for element in two.all("details"))
     assert "What this report does not guarantee" in two.text
     assert "guarantees" not in folded
     assert "That the network is right." not in folded
 
 
-def test_the_date_and_whoever_made_it(tmp_path: Path) -> None:
+def test_the_date_and_the_author_are_on_the_page(tmp_path: Path) -> None:
     e = explained("alpha", 0)
     header = page(tmp_path, ("a", e), by="Ada <L>, Analytical", date=date(2026, 3, 2)).all("header")[0].text
     assert "2 March 2026" in header
@@ -206,7 +207,7 @@ def test_the_date_and_whoever_made_it(tmp_path: Path) -> None:
     assert "1 March 2026" in part(today, "How it was made").text  # when it was explained
 
 
-def test_what_was_taken_off_is_said(tmp_path: Path) -> None:
+def test_a_removed_final_layer_is_stated(tmp_path: Path) -> None:
     root = page(tmp_path, ("a", explained("alpha", 0, taken_off="softmax")))
     said = "The final softmax was removed from the network before bounding: it does not change which class is ahead"
     assert said in part(root, "Model alpha.onnx").text
@@ -236,13 +237,13 @@ def test_a_table_keeps_its_columns_and_shows_the_values(tmp_path: Path) -> None:
     assert pairs == [["age", "63"], ["height (m)", "1.72"], ["weight", "81.5"]]
 
 
-def test_what_a_file_says_of_its_inputs_is_checked(tmp_path: Path) -> None:
+def test_the_digest_of_the_inputs_is_checked(tmp_path: Path) -> None:
     e = replace(explained("alpha", 0), input_hash="f" * 64)
     with pytest.raises(InputError, match=f"a says that its inputs have the digest {'f' * 64}, and they have"):
         page(tmp_path, ("a", e))
 
 
-def test_an_input_has_one_true_class_whichever_file_says_it(tmp_path: Path) -> None:
+def test_contradictory_labels_are_refused(tmp_path: Path) -> None:
     e = explained("alpha", 0)
     assert e.origin is not None
     other = replace(e, origin=replace(e.origin, labels=(2,)))
@@ -253,7 +254,7 @@ def test_an_input_has_one_true_class_whichever_file_says_it(tmp_path: Path) -> N
 
 
 def test_names_of_classes_come_from_the_files(tmp_path: Path) -> None:
-    """Each network has its own, unless one list is given for all."""
+    """Each network has its own names, unless one list is given for all."""
     other = explained("beta", 0)
     assert other.origin is not None
     other = replace(other, origin=replace(other.origin, classes=("Katze", "Hund", "Schiff")))

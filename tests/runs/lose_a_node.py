@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
     doomed, lost = folder / f"at-{second.node_id}", folder / "lost"
     ray.init(nodes.address, log_to_driver=False, logging_level=logging.ERROR)
 
-    class Waiting(Worker):  # inside a function: it travels whole
+    class Waiting(Worker):  # classes inside a function are sent to the workers by value
         def explain(self, work: ChunkTask) -> ExplainedChunk:
             here = folder / f"at-{ray.get_runtime_context().get_node_id()}"
             here.touch()

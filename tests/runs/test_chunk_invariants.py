@@ -112,13 +112,13 @@ FORGED: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("case", FORGED)
-def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path, case: str) -> None:
+def test_impossible_values_are_refused(folder: Path, tmp_path: Path, case: str) -> None:
     change, message = FORGED[case]
     with pytest.raises(FileError, match=rf"contradicts itself: in chunks/000001.safetensors .*{message}"):
         Results.open(forged(folder, tmp_path / "forged", change)).check()
 
 
-def test_every_reader_refuses_it_and_a_resumed_run_makes_it_again(folder: Path, tmp_path: Path) -> None:
+def test_every_reader_refuses_it_and_a_resumed_run_repeats_it(folder: Path, tmp_path: Path) -> None:
     to = forged(folder, tmp_path / "forged", put("full", -99))
     with pytest.raises(FileError, match="full is -99"):
         report(tmp_path / "page.html", [], runs=[("run", Results.open(to))])
@@ -130,7 +130,7 @@ def test_every_reader_refuses_it_and_a_resumed_run_makes_it_again(folder: Path, 
     assert contents(to) == contents(folder)
 
 
-def test_swapped_chunks_are_made_again(folder: Path, tmp_path: Path) -> None:
+def test_swapped_chunks_are_computed_again(folder: Path, tmp_path: Path) -> None:
     """Chunks exchanged by their entries alone, and with their files, in an unfinished run."""
     for name, files in (("entries", False), ("files", True)):
         to = tmp_path / name
@@ -157,7 +157,7 @@ def test_swapped_chunks_are_made_again(folder: Path, tmp_path: Path) -> None:
         assert contents(to) == contents(folder)
 
 
-def test_rows_of_other_samples_are_made_again_in_a_shuffled_run(tmp_path: Path) -> None:
+def test_rows_of_other_samples_are_computed_again(tmp_path: Path) -> None:
     """In a shuffled run no single row shows that it is in the wrong place."""
     for name in ("whole", "swapped"):
         run(Digits(8), digits_model(), job(), tmp_path / name, progress=False, shuffle=True)

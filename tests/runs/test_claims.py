@@ -76,7 +76,7 @@ def test_a_manifest_that_was_changed_by_hand_is_refused_with_both_values(folder:
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
-def test_what_no_row_repeats_is_held_by_the_digest(folder: Path, tmp_path: Path) -> None:
+def test_the_digest_covers_values_that_no_row_repeats(folder: Path, tmp_path: Path) -> None:
     """Only the manifest has class names."""
 
     def change(said: Any) -> None:
@@ -109,7 +109,7 @@ def put(value: Any, *way: str) -> Callable[[Any], object]:
         (put("0" * 64, "run", "data", "labels"), r"data.labels is '00.* in the manifest and '.* in the rows"),
     ],
 )
-def test_a_manifest_with_a_fitting_digest_still_has_to_say_what_the_rows_say(
+def test_a_manifest_must_agree_with_the_rows(
     folder: Path, tmp_path: Path, change: Callable[[Any], object], message: str
 ) -> None:
     to = changed(folder, tmp_path / "other", change, sealed=True)
@@ -157,7 +157,7 @@ def test_another_model_is_refused_for_runs_too(folder: Path, tmp_path: Path) -> 
     assert "zoo:mnist_mlp was given to this report. It is the explained network" in (tmp_path / "page.html").read_text()
 
 
-def test_every_share_names_what_it_is_of_and_failures_are_not_proven(folder: Path) -> None:
+def test_every_share_names_its_total_and_failures_are_not_proven(folder: Path) -> None:
     results = Results.open(folder)
     found = total(results)
     fine = ~np.isnan(results["full"])
@@ -201,7 +201,7 @@ def test_counts_stand_at_whole_numbers(folder: Path) -> None:
         ({"method": "probable", "ball": pm.Ball(0.25, norm=2)}, "overlap AO(B) of the smoothed classifier"),
     ],
 )
-def test_the_axis_names_what_is_drawn(changes: dict[str, Any], named: str, tmp_path: Path) -> None:
+def test_the_axis_names_the_bounded_value(changes: dict[str, Any], named: str, tmp_path: Path) -> None:
     """Zero is marked only if it decides the class."""
     figure = Figure()
     part: Any = figure.subfigures()
@@ -220,7 +220,7 @@ def test_without_labels_there_is_no_accuracy(tmp_path: Path) -> None:
     assert "labelled" not in found.text()
 
 
-def test_a_class_that_the_sample_is_not_is_refuted_and_not_undecided(tmp_path: Path) -> None:
+def test_a_sample_of_another_class_is_refuted(tmp_path: Path) -> None:
     found = run(Digits(3), digits_model(), job(target=0), tmp_path, progress=False)
     assert (found.certified, found.refuted) == (0, 3)
     assert "refuted, the input itself has another class: 3 of 3 samples (100.0 %)" in found.text()
@@ -236,7 +236,7 @@ def test_a_class_that_the_sample_is_not_is_refuted_and_not_undecided(tmp_path: P
         ("probable", {"samples": 64}, "smoothed_overlap_upper_probable"),
     ],
 )
-def test_tables_name_numbers_by_what_they_are(method: str, settings: dict[str, Any], name: str, tmp_path: Path) -> None:
+def test_column_names_state_the_kind_of_bound(method: str, settings: dict[str, Any], name: str, tmp_path: Path) -> None:
     """A lower bound by samples never has the name of a proven upper bound."""
     work = job(method=method, settings=settings)
     if method == "probable":
@@ -267,7 +267,7 @@ def test_tables_name_numbers_by_what_they_are(method: str, settings: dict[str, A
         assert archive["full_is"] == group["full"].attrs["is"] == name
 
 
-def test_a_run_knows_its_files_by_what_sha256sum_prints(tmp_path: Path) -> None:
+def test_a_run_stores_the_sha256_of_its_files(tmp_path: Path) -> None:
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     for k, image in enumerate((pm.data.digits()[0][:2, 0] * 255).byte().numpy()):
@@ -286,7 +286,7 @@ def test_a_run_knows_its_files_by_what_sha256sum_prints(tmp_path: Path) -> None:
     assert [file.sha256 for file in results.manifest.model.files] == [sha256(weights.read_bytes()).hexdigest()]
 
 
-def test_what_was_taken_off_the_network_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_final_layer_is_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = pm.EVA._record
 
     monkeypatch.setattr(pm.EVA, "_record", lambda self, *of: {**plain(self, *of), "taken_off": "softmax"})

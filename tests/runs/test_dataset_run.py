@@ -96,7 +96,7 @@ def test_a_second_run_gives_the_same_bytes(whole: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunks", [0, 1, 3])
-def test_interrupted_it_goes_on_with_what_is_missing(whole: Path, tmp_path: Path, chunks: int) -> None:
+def test_an_interrupted_run_computes_missing_chunks(whole: Path, tmp_path: Path, chunks: int) -> None:
     with pytest.raises(KeyboardInterrupt):
         digits_run(tmp_path, engine=Interrupted(chunks))
     assert not (tmp_path / "totals.json").exists()
@@ -113,7 +113,7 @@ def flipped(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flipped, Path.unlink], ids=["a bit", "the whole file"])
-def test_a_damaged_chunk_is_found_and_made_anew(whole: Path, tmp_path: Path, damage: Callable[[Path], object]) -> None:
+def test_a_damaged_chunk_is_computed_again(whole: Path, tmp_path: Path, damage: Callable[[Path], object]) -> None:
     digits_run(tmp_path)
     damage(tmp_path / "chunks" / "000002.safetensors")
     with pytest.raises(FileError, match=r"is damaged: chunks/000002.safetensors .*; run again to make it anew"):
@@ -211,7 +211,7 @@ def test_bad_files_of_a_folder_are_recorded_and_the_rest_goes_on(tmp_path: Path)
     assert totals.correct is not None
 
 
-def test_where_a_chunk_fails_its_samples_are_tried_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_of_a_failed_chunk_are_tried_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sound = EVA.explain
     poison = Digits().images[2]
 
@@ -227,7 +227,7 @@ def test_where_a_chunk_fails_its_samples_are_tried_one_by_one(tmp_path: Path, mo
     assert list(np.flatnonzero(np.isnan(results["full"]))) == [2]
 
 
-def test_a_model_that_cannot_be_explained_ends_the_run_before_it_starts(tmp_path: Path) -> None:
+def test_an_unsupported_model_is_refused_before_any_work(tmp_path: Path) -> None:
     class Cumulative(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return x.flatten(1).cumprod(1)[:, :10]
@@ -260,7 +260,7 @@ def test_a_model_that_cannot_be_explained_ends_the_run_before_it_starts(tmp_path
         (job, {"seed": -1}, "got the seed -1"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_any_work(
+def test_invalid_arguments_are_refused_before_any_work(
     tmp_path: Path, work: Callable[[], Job], settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
@@ -281,7 +281,7 @@ def test_what_makes_no_sense_is_refused_before_any_work(
         ),
     ],
 )
-def test_what_does_not_fit_the_model_is_refused_before_any_work(
+def test_samples_that_do_not_fit_the_model_are_refused_before_any_work(
     tmp_path: Path, network: nn.Module, work: Job, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -289,7 +289,7 @@ def test_what_does_not_fit_the_model_is_refused_before_any_work(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_data_set_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> None:
+def test_an_unreadable_data_set_is_refused(tmp_path: Path) -> None:
     model = Model("m", pm.zoo.mnist_mlp(), Preparation())
     with pytest.raises(
         InputError, match="none of the 2 samples can be read, expected at least one: cannot read digit-0"
@@ -297,13 +297,13 @@ def test_a_data_set_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> N
         run(Digits(2, {0: None, 1: None}), model, job(), tmp_path, progress=False)
 
 
-def test_a_label_that_is_no_class_of_the_model_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_an_invalid_label_is_refused_before_any_work(tmp_path: Path) -> None:
     samples = Digits(6)
     samples.labels = [9, 3, 12, -1, 10, 2]
     with pytest.raises(InputError, match=r"^digit-2.png has the label 12 \(and 1 more\), expected classes .* 0 to 9: "):
         digits_run(tmp_path / "out", samples)
     assert not (tmp_path / "out").exists()
-    digits_run(tmp_path / "out", samples, limit=2)  # of what is explained no label is wrong
+    digits_run(tmp_path / "out", samples, limit=2)  # all labels of explained samples are valid
     assert Results.open(tmp_path / "out")["label"].tolist() == [9, 3]
 
 

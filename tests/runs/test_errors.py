@@ -17,7 +17,7 @@ from proofmap.runs.run_job import seed_of
 from tests.runs.setting import EPS, Digits, digits_model, job, nan_digit
 
 COUNT = 6
-FAILED = (1, 4, 5)  # one beside one that is explained, and a chunk of nothing else
+FAILED = (1, 4, 5)  # one failed sample beside an explained one, and a chunk of failed samples
 SAMPLES = 8
 SETTINGS = {"samples": SAMPLES}
 
@@ -30,7 +30,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return Results.open(folder)
 
 
-def test_they_are_those_of_the_library(results: Results) -> None:
+def test_errors_are_those_of_the_library(results: Results) -> None:
     results.check()
     assert "errors" in results.names
     ball, groups = pm.Ball(EPS, domain=(0.0, 1.0)), pm.groups.grid(4)
@@ -44,7 +44,7 @@ def test_they_are_those_of_the_library(results: Results) -> None:
     assert results["errors"].shape == results["scores"].shape
 
 
-def test_tables_and_arrays_have_them(results: Results, tmp_path: Path) -> None:
+def test_tables_and_arrays_have_errors(results: Results, tmp_path: Path) -> None:
     for name in ("r.csv", "r.npz", "r.zarr", "r.parquet"):
         results.export(tmp_path / name)
     with (tmp_path / "r.csv").open(encoding="utf-8", newline="") as file:
@@ -57,7 +57,7 @@ def test_tables_and_arrays_have_them(results: Results, tmp_path: Path) -> None:
     np.testing.assert_array_equal(group["errors"][:], results["errors"])
 
 
-def test_what_has_none_says_so() -> None:
+def test_methods_without_errors_store_none() -> None:
     """A run of a method without standard errors; its files are like those of older versions."""
     old = Results.open(Path(__file__).parent / "old")
     assert "errors" not in old.names
@@ -65,7 +65,7 @@ def test_what_has_none_says_so() -> None:
         old["errors"]
 
 
-def test_groups_that_a_sample_has_not_have_none_to_tell(tmp_path: Path) -> None:
+def test_empty_groups_have_the_error_0(tmp_path: Path) -> None:
     """An empty group has the score 0 and the standard error 0."""
     chosen = job(method="smooth", settings=SETTINGS, groups=pm.groups.superpixels(9), chunk=2)
     run(Digits(4), digits_model(), chosen, tmp_path, progress=False)

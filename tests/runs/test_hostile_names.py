@@ -87,7 +87,7 @@ def test_tables_and_arrays_read_back(folder: Path, names: list[str], tmp_path: P
     assert [*map(read_back, results.to_frame()["name"])] == names
 
 
-def test_claims_are_written_and_say_no_more_than_claimed(folder: Path, tmp_path: Path) -> None:
+def test_names_add_nothing_to_claims(folder: Path, tmp_path: Path) -> None:
     """A name with a line break adds no assertion to the file."""
     words = ["claim", folder, "--data", folder.parent / "data", "--out", tmp_path / "claims", "--groups", "all"]
     found = called(*words)

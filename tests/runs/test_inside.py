@@ -42,14 +42,14 @@ def test_a_run_goes_on_inside_its_data(pictures: Path, out: str) -> None:
     assert Results.open(pictures / out).samples == NAMES
 
 
-def test_both_commands_do(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_commands_ignore_results_among_samples(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pictures)
     ball = ("--eps", "0.01", "--groups", "grid:2")
     for _ in range(2):
         assert answer("run", ".", "--model", "zoo:mnist_mlp", *ball, "--chunk", "1", "--out", "results")["count"] == 3
         assert [entry["name"] for entry in answer("explain", "zoo:mnist_mlp", ".", *ball)["inputs"]] == NAMES
     assert (pictures / "out" / "0.map.png").is_file()
-    (pictures / "out" / "0.proofmap").unlink()  # a picture of that name alone is one as any other
+    (pictures / "out" / "0.proofmap").unlink()  # a single picture of this name is a sample
     assert "out/0.map.png" in open_samples([pictures], GREY).names
 
 

@@ -30,11 +30,11 @@ ray = pytest.importorskip("ray")
 
 pytestmark = pytest.mark.slow  # a cluster starts and ends
 
-PATIENCE = 60  # seconds after which something is broken, however slow the machine
+PATIENCE = 60  # seconds; longer waits mean that something is broken
 
 
 # Ray gives its workers the lowest priority but four. Beside busy tests, a worker then takes a minute to import torch.
-# Without workers that are started beforehand there are only those that are used.
+# No workers are started in advance, so that only used workers exist.
 SETTINGS = {"RAY_worker_niceness": "0", "RAY_prestart_worker_first_driver": "0"}
 
 
@@ -91,14 +91,14 @@ class Killing(Digits):
         return super().read(index)
 
 
-def test_a_worker_is_killed_and_the_bytes_are_those_of_the_local_run(
+def test_a_killed_worker_does_not_change_the_bytes(
     cluster: str, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two workers start together. One waits in chunk 1 until it is killed; the other computes the rest meanwhile."""
     stage = tmp_path / "stage"
     stage.mkdir()
 
-    class Waiting(Worker):  # inside a function: it travels whole
+    class Waiting(Worker):  # classes inside a function are sent to the workers by value
         def explain(self, work: ChunkTask) -> ExplainedChunk:
             (stage / f"here-{os.getpid()}").touch()
             while len(list(stage.glob("here-*"))) < 2:
@@ -119,9 +119,9 @@ def test_a_worker_is_killed_and_the_bytes_are_those_of_the_local_run(
     assert contents(tmp_path / "ray") == contents(local)
 
 
-# with another chunk waiting behind it, or just done before it
+# another chunk waits after it, or was finished before it
 @pytest.mark.parametrize("deadly", [2, pytest.param(3, marks=pytest.mark.whole)])
-def test_what_kills_every_worker_ends_the_run_and_the_rest_is_kept(
+def test_a_sample_that_kills_every_worker_ends_the_run(
     cluster: str, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deadly: int
 ) -> None:
     class Mortal(Worker):
@@ -144,7 +144,7 @@ def test_what_kills_every_worker_ends_the_run_and_the_rest_is_kept(
     assert contents(tmp_path) == contents(local)
 
 
-def test_threads_of_workers_wait_asleep(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_of_workers_wait_passively(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = tmp_path / "policy"
 
     class Telling(Worker):
@@ -158,7 +158,7 @@ def test_threads_of_workers_wait_asleep(cluster: str, tmp_path: Path, monkeypatc
     assert stage.read_text() == "PASSIVE"
 
 
-def test_errors_come_back_as_what_they_are(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_keep_their_type(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrong(Worker):
         def explain(self, work: ChunkTask) -> ExplainedChunk:
             raise ModelError("this model makes no sense")
@@ -205,7 +205,7 @@ def test_the_command_alone_starts_a_cluster_of_this_machine(tmp_path: Path) -> N
     run(open_samples([data], model.preparation), model, job(chunk=1), tmp_path / "local", progress=False)
     command = [sys.executable, "-m", "proofmap", "run", str(data), "--model", "zoo:mnist_mlp", "--chunk", "1"]
     command += ["--eps", str(EPS), "--groups", "grid:4", "--out", str(tmp_path / "ray"), "--engine", "ray"]
-    alone = {**os.environ, **SETTINGS, "RAY_ADDRESS": "local"}  # and not one that another test is at
+    alone = {**os.environ, **SETTINGS, "RAY_ADDRESS": "local"}  # a cluster that no other test uses
     done = subprocess.run(command, env=alone, capture_output=True, text=True, check=False, timeout=3 * PATIENCE)
     assert done.returncode == 0, done.stderr
     assert os.getpid() not in workers(tmp_path / "ray").values()
@@ -221,7 +221,7 @@ def keep_first_chunk(old: Path, new: Path) -> None:
     replace(whole, chunks={0: whole.chunks[0]}).save(new)
 
 
-def test_a_cluster_has_to_have_room(cluster: str, tmp_path: Path) -> None:
+def test_a_cluster_without_room_is_refused(cluster: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the cluster has 2 CPUs and 0 GPUs, expected 3 and 0 for one worker"):
         run(Digits(2), digits_model(), job(threads=3), tmp_path / "a", progress=False, engine=Ray())
     with pytest.raises(InputError, match="connected to Ray already"):
@@ -236,12 +236,12 @@ def test_a_cluster_has_to_have_room(cluster: str, tmp_path: Path) -> None:
         ({"gpus_per_worker": 1.5}, "got 1.5 GPUs a worker"),
     ],
 )
-def test_what_no_cluster_could_give_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_impossible_resources_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Ray(**settings)
 
 
-def test_gpus_are_asked_for_where_they_are_used(tmp_path: Path) -> None:
+def test_gpus_are_requested_only_if_they_are_used(tmp_path: Path) -> None:
     for engine, device in ((Ray(gpus_per_worker=1), "cpu"), (Ray(), "cuda"), (Ray(gpus_per_worker=1), "cuda:1")):
         with pytest.raises(InputError, match="give device='cuda' and gpus_per_worker=1"):
             run(Digits(2), digits_model(), job(device=device), tmp_path / "out", progress=False, engine=engine)

@@ -55,7 +55,7 @@ def test_arrays_are_read_chunk_by_chunk(results: Results) -> None:
         results["score"]
 
 
-def test_of_an_unfinished_run_there_is_what_is_there(folder: Path, tmp_path: Path) -> None:
+def test_an_unfinished_run_has_its_finished_chunks(folder: Path, tmp_path: Path) -> None:
     copied(folder, tmp_path)
     changed(tmp_path, lambda found: found["chunks"].pop("1"))
     results = Results.open(tmp_path)
@@ -113,7 +113,7 @@ def test_the_sums_are_those_of_the_arrays(folder: Path, results: Results) -> Non
     assert f"failed: digit-{FAILED}.png: cannot read" in text
 
 
-def test_proofs_that_do_not_count_roundings_say_so(tmp_path: Path) -> None:
+def test_proofs_without_rounding_are_marked(tmp_path: Path) -> None:
     totals = run(Digits(2), digits_model(), job(settings={"rigorous": False}), tmp_path, progress=False)
     note = "(floating-point rounding is not covered)"
     assert f"proven for ε = 0.015 in L∞, values within [0, 1] {note}: " in totals.text()
@@ -137,7 +137,7 @@ def test_a_bound_of_another_objective_certifies_nothing(tmp_path: Path) -> None:
     assert "proven for" not in totals.text()
 
 
-def test_what_decides_nothing_by_default_refutes_nothing(tmp_path: Path) -> None:
+def test_an_objective_that_decides_nothing_refutes_nothing(tmp_path: Path) -> None:
     """The output of one class alone does not decide which class wins."""
     work = job(method="blend", settings={"samples": 4, "attack_steps": 1, "steps": 1})
     totals = run(Digits(2), digits_model(), work, tmp_path, progress=False)
@@ -146,7 +146,7 @@ def test_what_decides_nothing_by_default_refutes_nothing(tmp_path: Path) -> None
     assert "AO" not in totals.text()
 
 
-def test_sums_where_nothing_could_be_explained(tmp_path: Path) -> None:
+def test_totals_without_explained_samples(tmp_path: Path) -> None:
     totals = run(Digits(2, {0: None, 1: None}), digits_model(), job(), tmp_path, progress=False)
     assert (totals.explained, totals.overlap, totals.certified) == (0, None, 0)
     assert totals.text().startswith("2 samples: 0 explained, 2 failed")
@@ -154,7 +154,7 @@ def test_sums_where_nothing_could_be_explained(tmp_path: Path) -> None:
     assert totals.maps.shape == (0, 1, 28, 28)
 
 
-def test_tables_say_what_the_arrays_say(results: Results, tmp_path: Path) -> None:
+def test_tables_equal_the_arrays(results: Results, tmp_path: Path) -> None:
     for suffix in ("csv", "parquet"):
         results.export(tmp_path / f"r.{suffix}")
     with (tmp_path / "r.csv").open(encoding="utf-8", newline="") as file:
@@ -181,7 +181,7 @@ def test_tables_say_what_the_arrays_say(results: Results, tmp_path: Path) -> Non
     assert {rows[3][name] for name in ("norm", "domain")} == {"inf", "[0.0, 1.0]"}
 
 
-def test_arrays_travel_whole(results: Results, tmp_path: Path) -> None:
+def test_arrays_are_exported_unchanged(results: Results, tmp_path: Path) -> None:
     results.export(tmp_path / "r.npz")
     results.export(tmp_path / "r.zarr")
     group: Any = zarr.open_group(str(tmp_path / "r.zarr"), mode="r")
@@ -222,7 +222,7 @@ def test_own_masks_are_exported_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(group["scores"][:], results["scores"])
 
 
-def test_an_export_is_whole_or_not_there(results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_is_written_atomically(results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"expected one that ends in .csv, .parquet, .npz, .zarr"):
         results.export(tmp_path / "r.xlsx")
     with pytest.raises(FileError, match="cannot write"):
@@ -306,7 +306,7 @@ def test_a_foreign_manifest_is_refused(
         Results.open(tmp_path)
 
 
-def test_what_is_no_manifest_at_all_is_refused(tmp_path: Path) -> None:
+def test_other_files_are_no_manifest(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"cannot read .*manifest.json: No such file.*; give the folder of a run"):
         Results.open(tmp_path)
     for text in ("{", "[]", "[" * 100_000, "\xff"):
@@ -379,7 +379,7 @@ def test_changed_files_are_read_or_refused(folder: Path, torn: Path, data: st.Da
         st.binary(max_size=8) | st.sampled_from([b'"', b"0", b"9" * 30, b"-1", b"null", b"BF16", b"[]", b"{"])
     )
     content = whole[:start] + put + whole[stop:]
-    if name.startswith("chunks") and data.draw(st.booleans()):  # a header of the length that it says
+    if name.startswith("chunks") and data.draw(st.booleans()):  # a header with the stated length
         length = int.from_bytes(whole[:8], "little") + len(put) - (stop - start)
         content = length.to_bytes(8, "little") + content[8:] if start >= 8 else content
     (torn / name).write_bytes(content)

@@ -53,7 +53,7 @@ def test_every_row_has_a_certificate_that_is_proven(tmp_path: Path) -> None:
     results.check()
 
 
-def test_what_is_there_is_not_made_again_and_what_is_lost_is(tmp_path: Path) -> None:
+def test_only_missing_certificates_are_made(tmp_path: Path) -> None:
     run(Digits(), digits_model(), job(), tmp_path, progress=False, limit=3)
     assert Manifest.load(tmp_path).certificates is None
     certified(tmp_path)
@@ -73,7 +73,7 @@ def flipped(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_damage_is_repaired_and_nothing_else_is_made(tmp_path: Path) -> None:
+def test_only_damaged_files_are_written_again(tmp_path: Path) -> None:
     """A changed certificate and a changed input are written again with the same bytes."""
     certified(tmp_path)
     whole, folder = contents(tmp_path), tmp_path / "certificates"
@@ -144,7 +144,7 @@ def test_a_model_file_that_is_replaced_during_a_run_changes_nothing(tmp_path: Pa
     assert check.check(folder / "000000.proof", folder / "model.onnx", folder / "000000.npy")
 
 
-def test_a_certificate_of_something_else_is_made_anew(tmp_path: Path) -> None:
+def test_a_foreign_certificate_is_replaced(tmp_path: Path) -> None:
     certified(tmp_path)
     folder = tmp_path / "certificates"
     right = (folder / "000001.proof").read_bytes()
@@ -153,7 +153,7 @@ def test_a_certificate_of_something_else_is_made_anew(tmp_path: Path) -> None:
     assert (folder / "000001.proof").read_bytes() == right
 
 
-def test_a_row_without_an_explanation_says_why(tmp_path: Path) -> None:
+def test_a_row_without_an_explanation_has_a_reason(tmp_path: Path) -> None:
     index = certified(tmp_path, samples=Digits(bad={1: nan_digit()}))
     reasons = {entry["row"]: entry["reason"] for entry in index["samples"] if "reason" in entry}
     assert reasons == Results.open(tmp_path).reasons
@@ -168,7 +168,7 @@ def test_an_onnx_model_is_kept_as_it_is(tmp_path: Path) -> None:
     assert check.check(folder / "000000.proof", folder / "model.onnx", folder / "000000.npy")
 
 
-def test_what_cannot_be_certified_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_models_without_certificates_are_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"got certificates of empirical, expected eva"):
         certified(tmp_path, replace(job(), method="empirical"))
     with pytest.raises(InputError, match=r"expected eva and its objective 'margin'"):
@@ -176,7 +176,7 @@ def test_what_cannot_be_certified_is_refused_before_any_work(tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_searched_run_has_both_sides_in_its_certificates(tmp_path: Path) -> None:
+def test_certificates_of_a_searched_run_have_both_bounds(tmp_path: Path) -> None:
     work = replace(job(), settings={"bounds": pm.bounds.Exact(seconds=1)})
     run(Digits(), digits_model(), work, tmp_path, progress=False, limit=1, certified=True)
     folder = tmp_path / "certificates"

@@ -16,12 +16,12 @@ from safetensors import safe_open
 
 import proofmap as pm
 from proofmap.explainers.methods import eva
+from proofmap.explainers.statements.proven_ranks import ranks
 from proofmap.report import report
 from proofmap.runs import Results, run
 from proofmap.runs.chunk import Array
 from proofmap.runs.results import ChunkResults
 from proofmap.runs.totals import total
-from proofmap.text.proven_ranks import ranks
 from proofmap.verify.overlap import Overlap
 from tests.runs.setting import EPS, Digits, digits_model, job
 
@@ -68,7 +68,7 @@ def test_rows_are_those_of_the_explanations(results: Results, explained: pm.Expl
     np.testing.assert_allclose(results["frozen_lower"][:FAILED], explained.overlap.frozen_lower.numpy(), atol=1e-5)
 
 
-def test_sums_count_what_is_proven_to_matter_most(results: Results, explained: pm.Explanation) -> None:
+def test_totals_count_samples_with_proven_ranks(results: Results, explained: pm.Explanation) -> None:
     settled = [len(found.proven) == found.most for found in (ranks(explained, k) for k in range(FAILED))]
     ranked = np.concatenate([part.ranked for part in results.parts])
     assert ranked[:FAILED].tolist() == settled
@@ -79,7 +79,7 @@ def test_sums_count_what_is_proven_to_matter_most(results: Results, explained: p
     assert f"proven which groups matter most: {found.ranked} of 6 samples" in found.text()
 
 
-def test_an_input_that_was_met_refutes(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attained_input_refutes(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     assert total(results).refuted == int((results["full_lower"] > 0).sum()) == 1
     rows = {"full_lower": np.array([-1, 2, 1, -3, np.nan, -1], dtype=np.float32)}
     get = Results.__getitem__
@@ -124,12 +124,12 @@ def test_scores_that_were_bounded_themselves_are_kept(tmp_path: Path, monkeypatc
     known = results["index"] != 1
     assert (results["scores"][known] <= results["score_upper"][known] + 1e-6).all()
     over = results.parts[0]
-    assert (over["full"][0] - over["frozen"][0] > over["score_upper"][0] + 1e-4).any()  # what the bounds alone say
+    assert (over["full"][0] - over["frozen"][0] > over["score_upper"][0] + 1e-4).any()  # the bounds without a search
     results.export(tmp_path / "t.parquet")
     assert "drop_upper_proven" in parquet.read_table(tmp_path / "t.parquet").column_names
 
 
-def test_a_page_says_what_is_proven_of_the_scores(results: Results, tmp_path: Path) -> None:
+def test_a_page_states_the_proven_ranks(results: Results, tmp_path: Path) -> None:
     report(tmp_path / "page.html", [], runs=[("run", results)])
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     ranked = total(results).ranked
@@ -139,7 +139,7 @@ def test_a_page_says_what_is_proven_of_the_scores(results: Results, tmp_path: Pa
     assert "The files contain a proven interval for each score of a sample; the means have" in page
 
 
-def test_without_a_search_files_are_as_they_were(tmp_path: Path) -> None:
+def test_files_without_a_search_are_unchanged(tmp_path: Path) -> None:
     run(Digits(2), digits_model(), job(), tmp_path, progress=False)
     results = Results.open(tmp_path)
     assert not set(NEW) & set(results.names)
@@ -149,7 +149,7 @@ def test_without_a_search_files_are_as_they_were(tmp_path: Path) -> None:
         assert not {*NEW, *DROP_BOUNDS} & set(file.keys())
 
 
-def test_a_chunk_without_lower_sides_has_those_of_its_samples(results: Results, tmp_path: Path) -> None:
+def test_a_chunk_without_lower_bounds_uses_the_overlap_at_its_samples(results: Results, tmp_path: Path) -> None:
     """As in a run that an earlier release started."""
     run(Digits(2), digits_model(), job(), tmp_path, progress=False)
     (part,) = Results.open(tmp_path).parts
@@ -163,7 +163,7 @@ def test_a_chunk_without_lower_sides_has_those_of_its_samples(results: Results, 
     assert (mixed["score_lower"][2:4] > 0).any()
 
 
-def test_a_chunk_of_which_nothing_could_be_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunk_without_explained_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eva, "boxes_overlap", met)
     bad: dict[int, torch.Tensor | None] = dict.fromkeys(range(4))
     totals = run(Digits(6, bad=bad), digits_model(), job(), tmp_path, progress=False)
@@ -182,7 +182,7 @@ class Narrow(ChunkResults):
         return values % 5 if name == "mask" else values[:, :5] if values.ndim == 2 else values
 
 
-def test_groups_that_a_chunk_lacks_have_the_score_0(results: Results) -> None:
+def test_missing_groups_have_the_score_0(results: Results) -> None:
     part = results.parts[0]
     both = Results(results.folder, results.manifest)
     both.__dict__["parts"] = (part, Narrow(part.file, part.samples, part.shared))

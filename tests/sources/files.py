@@ -1,4 +1,4 @@
-"""Small files of every kind, as people have them."""
+"""Small files of every format for the tests."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ GREY = Preparation(size=(28, 28), channels=1, shape=(1, 28, 28))
 
 
 def digits(count: int) -> tuple[Tensor, list[int]]:
-    """Packaged digits, whose values are multiples of 1/255, and their classes."""
+    """Return packaged digits, whose values are multiples of 1/255, and their classes."""
     images, labels = pm.data.digits()
     return images[:count], labels[:count].tolist()
 
 
 def bytes_of(images: Tensor) -> np.ndarray:
-    """(N, 1, 28, 28) in [0, 1] as (N, 28, 28) uint8."""
+    """Convert (N, 1, 28, 28) in [0, 1] to (N, 28, 28) uint8."""
     found: np.ndarray = (images[:, 0] * 255).round().byte().numpy()
     return found
 
@@ -43,14 +43,14 @@ def write_idx(path: Path, values: np.ndarray) -> Path:
 
 
 def npy(shape: tuple[int, ...], count: int = 1) -> bytes:
-    """An npy file of so many bytes whose header states the shape, whatever numpy would say of it."""
+    """Return an npy file with `count` bytes of data and any shape in its header."""
     content = io.BytesIO()
     np.lib.format.write_array_header_1_0(content, {"descr": "|u1", "fortran_order": False, "shape": shape})
     return content.getvalue() + bytes(count)
 
 
 def write_linear(path: Path, shape: tuple[int, ...], classes: int = 3) -> Path:
-    """An ONNX file: flatten, linear, ReLU, linear."""
+    """Write an ONNX file: flatten, linear, ReLU, linear."""
     count = int(np.prod(shape))
     nodes = [
         helper.make_node("Reshape", ["x", "flat"], ["f"]),
@@ -69,7 +69,7 @@ def write_linear(path: Path, shape: tuple[int, ...], classes: int = 3) -> Path:
 
 
 def write_known(path: Path) -> Path:
-    """An ONNX file of (relu(x_0), x_0 - x_1): what it gives over a box can be said by hand."""
+    """Write an ONNX file of (relu(x_0), x_0 - x_1), whose range over a box is easy to compute."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"]),
         helper.make_node("Relu", ["h"], ["r"]),
@@ -82,7 +82,7 @@ def write_known(path: Path) -> Path:
 
 
 def write_convolution(path: Path, side: int = 6) -> Path:
-    """An ONNX file that takes the channels last: transpose, convolution, ReLU, flatten, linear."""
+    """Write an ONNX file with the channels last: transpose, convolution, ReLU, flatten, linear."""
     count = 2 * (side - 2) ** 2
     nodes = [
         helper.make_node("Transpose", ["x"], ["t"], perm=[0, 3, 1, 2]),
@@ -120,7 +120,7 @@ def stops():
 
 
 def write_module(folder: Path) -> Path:
-    """A Python file with functions that return models, and one beside it that it imports."""
+    """Write a Python file with functions that return models, and a second file that it imports."""
     (folder / "beside.py").write_text("WIDTH = 5\n")
     path = folder / "module.py"
     path.write_text(MODULE)
@@ -128,7 +128,7 @@ def write_module(folder: Path) -> Path:
 
 
 def small_state() -> dict[str, Tensor]:
-    """Weights for what `small` returns."""
+    """Return weights for the function `small`."""
     torch.manual_seed(0)
     return {
         "1.weight": torch.randn(5, 12),

@@ -1,4 +1,4 @@
-"""A model run by others than us gives what our graph gives, whatever stands in front of it."""
+"""Models run by onnxruntime or torch: the same outputs as our graph, with any preparation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_flat_file_takes_pictures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_a_file_of_doubles_with_a_fixed_batch_keeps_them(batch: int, tmp_path: Path) -> None:
+def test_a_float64_file_with_a_fixed_batch_is_run_in_float64(batch: int, tmp_path: Path) -> None:
     nodes = [helper.make_node("Mul", ["x", "w"], ["y"])]
     constants = {"w": np.array([1 / 3, 1.0])}
     file = make(nodes, (batch, 2), constants, kind=TensorProto.DOUBLE)
@@ -52,14 +52,14 @@ def test_a_file_of_doubles_with_a_fixed_batch_keeps_them(batch: int, tmp_path: P
     assert found.tolist() == [[0.1 * (1 / 3), 1 + 2.0**-40]]
 
 
-def test_a_file_that_was_replaced_confirms_nothing(tmp_path: Path) -> None:
+def test_a_replaced_file_is_refused(tmp_path: Path) -> None:
     model = read_model(str(write_linear(tmp_path / "net.onnx", (2,))))
     write_linear(tmp_path / "net.onnx", (2,), classes=4)
     with pytest.raises(FileError, match=r"net.onnx has changed since the model was read"):
         rerun(model)
 
 
-def test_without_onnxruntime_our_own_graph_is_run_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_onnxruntime_our_graph_is_run_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = read_model(str(write_linear(tmp_path / "net.onnx", (2,))))
     x = torch.tensor([[0.5, 0.25]])
     before = rerun(model)
@@ -69,7 +69,7 @@ def test_without_onnxruntime_our_own_graph_is_run_and_named(tmp_path: Path, monk
     torch.testing.assert_close(before(x), after(x))
 
 
-def test_our_own_graph_of_doubles_takes_floats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_float64_graph_accepts_float32_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = make([helper.make_node("Mul", ["x", "w"], ["y"])], ("n", 2), {"w": np.ones(2)}, kind=TensorProto.DOUBLE)
     (tmp_path / "net.onnx").write_bytes(file.SerializeToString())
     model = read_model(str(tmp_path / "net.onnx"))
@@ -77,7 +77,7 @@ def test_our_own_graph_of_doubles_takes_floats(tmp_path: Path, monkeypatch: pyte
     assert rerun(model)(torch.tensor([[0.5, 0.25]])).tolist() == [[0.5, 0.25]]
 
 
-def test_what_onnxruntime_cannot_open_is_run_by_us(tmp_path: Path) -> None:
+def test_a_file_that_onnxruntime_cannot_open_is_run_by_our_graph(tmp_path: Path) -> None:
     model = read_model(str(write_linear(tmp_path / "net.onnx", (2,))))
     assert rerun(replace(model, name=str(tmp_path / "gone.onnx"))).by == "proofmap"
 

@@ -1,4 +1,4 @@
-"""Every reader of files on bytes that nobody meant: it reads them, or says in one sentence why not."""
+"""Random and damaged files: each reader reads them or raises one of our errors with one sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from safetensors.torch import save
 
 import proofmap as pm
 from proofmap.errors import ProofmapError
-from proofmap.sources import Preparation, open_samples, read_box, read_model, read_specification, stated
+from proofmap.sources import Preparation, open_samples, preparation_of, read_box, read_model, read_specification
 from proofmap.sources.preparation import read_classes
 from tests.sources.files import BOX, digits, npy, small_state, write_idx, write_linear, write_module
 
@@ -49,7 +49,7 @@ def filled(path: Path) -> object:
 
 
 READERS: dict[str, Reader] = {
-    "net.toml": lambda path: stated(str(path.with_suffix(".onnx"))),
+    "net.toml": lambda path: preparation_of(str(path.with_suffix(".onnx"))),
     "names.txt": read_classes,
     "x.npy": sampled(FLAT),
     "x.npz": sampled(FLAT),
@@ -85,7 +85,7 @@ def picture(kind: str) -> bytes:
 
 @cache
 def valid(name: str, folder: Path) -> bytes:
-    """A file that its reader takes."""
+    """Return a file that its reader accepts."""
     path, values = folder / name, np.arange(6, dtype=np.float32).reshape(2, 3)
     match name:
         case "net.toml":
@@ -129,19 +129,19 @@ def valid(name: str, folder: Path) -> bytes:
 
 @st.composite
 def mutations(draw: st.DrawFn) -> list[tuple[float, int, bytes]]:
-    """Places (as shares of the file), how much is taken away there, and what is put in."""
-    places = st.one_of(st.floats(0, 0.2), st.floats(0, 1, exclude_max=True))  # headers come first
+    """Draw changes: positions (as shares of the file), numbers of removed bytes, and inserted bytes."""
+    places = st.one_of(st.floats(0, 0.2), st.floats(0, 1, exclude_max=True))  # the first positions hit headers
     ends = st.sampled_from(
         [b"\xff" * 4, b"\0" * 8, b"\x7f\xff\xff\xff", b"9" * 12, b"-1", b"nan", b"((((", b"\n", b'"']
     )
     put = st.one_of(ends, st.binary(max_size=6))
-    cut = st.one_of(st.none(), st.integers(0, 4), st.integers(0, 4000))  # None: what is put in replaces as much
+    cut = st.one_of(st.none(), st.integers(0, 4), st.integers(0, 4000))  # None: remove as many bytes as are inserted
     found = [(draw(places), draw(cut), draw(put)) for _ in range(draw(st.integers(1, 3)))]
     return [(place, len(put) if cut is None else cut, put) for place, cut, put in found]
 
 
 def longer(sizes: list[int]) -> st.SearchStrategy[list[int]]:
-    """The same with up to 200 axes of size 1 before, which hold no more."""
+    """Also draw the same shape with up to 200 leading axes of size 1, which hold the same data."""
     return st.sampled_from([0, 1, 31, 32, 33, 63, 64, 65, 200]).map(lambda rank: [1] * rank + sizes)
 
 
@@ -153,7 +153,7 @@ def mutated(content: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
 
 
 def refusal(reader: Reader, path: Path) -> str | None:
-    """What a reader says of a file that it refuses; anything but our own errors is a failure."""
+    """Return the message of a reader that refuses the file, or None; any error that is not ours is a failure."""
     try:
         reader(path)
     except ProofmapError as error:
@@ -170,7 +170,7 @@ def read_or_refuse(name: str, content: bytes, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A folder for each kind of file, with what the reader looks for beside it."""
+    """Return a folder for each format, with the files that its reader needs."""
 
     @cache
     def make(name: str) -> Path:
@@ -186,7 +186,7 @@ ONE = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scop
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_whole_file_is_read(name: str, folders: Callable[[str], Path]) -> None:
-    """Without it the tests below would show nothing: a reader could refuse everything."""
+    """Without this test, a reader that refuses everything would pass the others."""
     path = folders(name) / name
     path.write_bytes(valid(name, folders(name)))
     assert READERS[name](path) is not None

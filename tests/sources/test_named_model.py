@@ -1,4 +1,4 @@
-"""Models by name: what is done to values is part of the network, and bounds go through it."""
+"""Models by name: the preparation is part of the network, and bounds include it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def normalised(x: Tensor) -> Tensor:
 
 
 def assert_bounded(network: nn.Module | Graph, x: Tensor, ball: pm.Ball) -> None:
-    """Bounds of the prepared network hold at points of the ball around the user's values."""
+    """Check that bounds of the prepared network hold at points of the ball around the user's values."""
     over = pm.overlap(network, x, ball, groups=pm.groups.pixels())
     generator = torch.Generator().manual_seed(0)
     for delta in ball.at(x).sample(50, generator):
@@ -45,7 +45,7 @@ def assert_bounded(network: nn.Module | Graph, x: Tensor, ball: pm.Ball) -> None
     assert bool((over.full < over.nominal + 100).all())
 
 
-def test_a_graph_with_channels_last_takes_them_first_and_as_pixels(tmp_path: Path) -> None:
+def test_a_graph_with_channels_last_accepts_pixels_channels_first(tmp_path: Path) -> None:
     path = write_convolution(tmp_path / "net.onnx")
     preparation = Preparation(layout="NHWC", mean=MEAN, std=STD)
     model = read_model(str(path), preparation=preparation)
@@ -58,7 +58,7 @@ def test_a_graph_with_channels_last_takes_them_first_and_as_pixels(tmp_path: Pat
     assert_bounded(model.network, x, pm.Ball(0.01, domain=(0.0, 1.0)))
 
 
-def test_the_bounds_of_a_prepared_graph_are_those_of_the_bare_one_on_the_image_of_the_ball(tmp_path: Path) -> None:
+def test_bounds_of_a_prepared_graph_equal_those_of_the_bare_graph_on_the_prepared_ball(tmp_path: Path) -> None:
     path = write_linear(tmp_path / "net.onnx", (3, 2, 2))
     model = read_model(str(path), preparation=Preparation(mean=MEAN, std=STD))
     x = torch.from_numpy(abs(floats(2, 3, 2, 2)))
@@ -138,7 +138,7 @@ def test_a_module_is_wrapped_and_bounds_go_through(tmp_path: Path) -> None:
     torch.testing.assert_close(last(x), bare(x.movedim(1, -1)))
 
 
-def test_a_module_in_double_precision_stays_so(tmp_path: Path) -> None:
+def test_a_module_in_double_precision_keeps_it(tmp_path: Path) -> None:
     path = tmp_path / "double.py"
     path.write_text("from torch import nn\ndef make():\n    return nn.Sequential(nn.Linear(2, 2)).double()")
     network = read_model(f"{path}:make", preparation=Preparation(mean=(1.0,), std=(2.0,))).network
@@ -162,7 +162,7 @@ def test_the_zoo_by_name() -> None:
 def test_a_file_that_changes_while_it_is_read_is_refused(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hashes of a model's record are those of the bytes that were read."""
+    """The hashes in a model's record are those of the bytes that were read."""
     net, module = write_linear(tmp_path / "net.onnx", (3,)), write_module(tmp_path)
     save_file(small_state(), tmp_path / "w.safetensors")
     weights = tmp_path / "w.safetensors" if kind.startswith("weights of") else None
@@ -172,7 +172,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
     changed = {"an onnx file": net, "weights beside it": tmp_path / "net.bin", "a module": module}.get(kind, weights)
     name = str(net) if "onnx" in kind or "beside" in kind else f"{module}:small"
     assert changed is not None
-    place = "load" if name == str(net) else "_fill" if weights else "_called"
+    place = "load" if name == str(net) else "_fill" if weights else "_from_python"
     sound = getattr(model_source, place)
 
     def slow(*given: Any) -> Any:
@@ -186,7 +186,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
 
 
 def test_code_is_read_from_the_file_and_not_from_a_cache(tmp_path: Path) -> None:
-    """Python's own cache takes a file of the same size and time for the same file."""
+    """Python's own cache treats a file of the same size and time as the same file."""
     path = tmp_path / "net.py"
     path.write_text("import torch\ndef make(): return torch.nn.Linear(3, 2)\n")
     before = path.stat()
@@ -198,7 +198,7 @@ def test_code_is_read_from_the_file_and_not_from_a_cache(tmp_path: Path) -> None
     assert network.out_features == 4
 
 
-def test_names_of_classes_have_to_be_as_many_as_the_classes(tmp_path: Path) -> None:
+def test_the_number_of_class_names_must_be_that_of_the_classes(tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("a\nb\n")
     model = read_model("zoo:mnist_mlp", classes=tmp_path / "names.txt")
     with pytest.raises(InputError, match="names of 2 classes, expected 10"):
@@ -260,7 +260,7 @@ def test_weights_have_to_be_the_model_s_own(
         read_model(f"{write_module(tmp_path)}:small", weights=path)
 
 
-def test_weights_that_would_run_or_swell_are_refused(tmp_path: Path) -> None:
+def test_weights_with_code_or_compression_are_refused(tmp_path: Path) -> None:
     name = f"{write_module(tmp_path)}:small"
     torch.save(nn.Linear(2, 2), tmp_path / "module.pt")  # a pickled object
     with pytest.raises(FileError, match="of tensors alone"):
@@ -277,7 +277,7 @@ def test_weights_that_would_run_or_swell_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("location", ["/etc/hosts", "../w.bin", "link.bin"])
-def test_weights_of_an_onnx_file_stay_beside_it(location: str, tmp_path: Path) -> None:
+def test_external_weights_must_lie_beside_the_onnx_file(location: str, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     model = onnx.load(write_linear(folder / "net.onnx", (3,)))

@@ -1,4 +1,4 @@
-"""What is said of a model beside it, and what cannot be."""
+"""The preparation from the TOML file beside a model, and errors for invalid values."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from proofmap import zoo
 from proofmap.errors import FileError, InputError
-from proofmap.sources import Preparation, stated
-from proofmap.sources.preparation import beside, read_classes
+from proofmap.sources import Preparation, preparation_of
+from proofmap.sources.preparation import read_classes, read_toml_beside
 
 
 def test_every_field_of_a_file_is_read(tmp_path: Path) -> None:
@@ -20,28 +20,28 @@ def test_every_field_of_a_file_is_read(tmp_path: Path) -> None:
         'std = 2.5\nlayout = "NHWC"\nclasses = "names.txt"'
     )
     expected = Preparation((4, 6), 3, (1.0, 2.0, 3.0), (2.5,), "NHWC", (0.0, 255.0))
-    assert beside(str(tmp_path / "net.onnx")) == (expected, ("cat", "dog"))
-    assert stated(f"{tmp_path / 'net.py'}:make") == expected
+    assert read_toml_beside(str(tmp_path / "net.onnx")) == (expected, ("cat", "dog"))
+    assert preparation_of(f"{tmp_path / 'net.py'}:make") == expected
     (tmp_path / "net.toml").write_text('size = 5\nclasses = ["a", "b"]')
-    assert beside(str(tmp_path / "net.onnx")) == (Preparation((5, 5)), ("a", "b"))
+    assert read_toml_beside(str(tmp_path / "net.onnx")) == (Preparation((5, 5)), ("a", "b"))
 
 
-def test_without_a_file_nothing_is_done(tmp_path: Path) -> None:
-    assert beside(str(tmp_path / "net.onnx")) == (Preparation(), None)
-    assert stated("net") == Preparation()
+def test_without_a_file_the_default_is_used(tmp_path: Path) -> None:
+    assert read_toml_beside(str(tmp_path / "net.onnx")) == (Preparation(), None)
+    assert preparation_of("net") == Preparation()
 
 
 @pytest.mark.parametrize("name", ["efficientnet_lite0", "vgg16"])
 def test_models_of_imagenet_name_its_classes(name: str) -> None:
-    _, classes = beside(f"zoo:{name}")
+    _, classes = read_toml_beside(f"zoo:{name}")
     assert classes is not None
     assert len(set(classes)) == 1000
     assert [classes[k] for k in (0, 207, 817, 999)] == ["tench", "golden retriever", "sports car", "toilet tissue"]
 
 
 @pytest.mark.parametrize("name", zoo.__all__)
-def test_models_of_the_zoo_say_what_they_take(name: str) -> None:
-    preparation, classes = beside(f"zoo:{name}")
+def test_packaged_models_state_their_preparation(name: str) -> None:
+    preparation, classes = read_toml_beside(f"zoo:{name}")
     assert preparation.size is not None
     assert preparation.channels is not None
     assert classes is not None
@@ -75,21 +75,21 @@ def test_models_of_the_zoo_say_what_they_take(name: str) -> None:
         ("size", "is not TOML"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_file_s_name(text: str, message: str, tmp_path: Path) -> None:
+def test_invalid_values_are_refused_with_the_name_of_the_file(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "net.toml").write_text(text)
     with pytest.raises(FileError, match=message) as caught:
-        stated(str(tmp_path / "net.onnx"))
+        preparation_of(str(tmp_path / "net.onnx"))
     assert str(tmp_path) in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"a\n\nb", b"\xff\xfe", b"a\nb\x00"])
-def test_class_names_that_are_none_are_refused(content: bytes, tmp_path: Path) -> None:
+def test_invalid_class_names_are_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_bytes(content)
     with pytest.raises(FileError, match=r"names\.txt"):
         read_classes(tmp_path / "names.txt")
 
 
-def test_files_without_an_end_are_cut_off(tmp_path: Path) -> None:
+def test_endless_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_bytes(b"a" * (2**20 + 1))
     with pytest.raises(FileError, match="more than 1048576 bytes"):
         read_classes(tmp_path / "names.txt")
@@ -98,6 +98,6 @@ def test_files_without_an_end_are_cut_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{"size": (1, 9000)}, {"std": (-1.0,)}, {"range": (0.0, float("inf"))}])
-def test_flags_are_checked_alike(given: dict[str, Any]) -> None:
+def test_arguments_are_checked_like_the_file(given: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="expected"):
         Preparation(**given)

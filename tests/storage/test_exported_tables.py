@@ -1,4 +1,4 @@
-"""Texts from outside in tables: they read back exactly, and no spreadsheet computes them."""
+"""Exported texts: they can be read back exactly, and no spreadsheet evaluates them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = st.binary(max_size=12).map(os.fsdecode) | st.text(st.sampled_from("='+-@
 
 
 def read_back(text: str) -> str:
-    """The rule of the documentation the other way round, with the system's stand-in for a byte."""
+    """Undo the escapes as the documentation states, with surrogates for bytes that are not UTF-8."""
     pairs = re.compile(r"\\(\\|x([0-9a-f]{2})|u([0-9a-f]{4}))")
 
     def character(found: re.Match[str]) -> str:

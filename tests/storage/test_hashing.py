@@ -1,4 +1,4 @@
-"""Names for models and inputs: they change with whatever counts, and with nothing else."""
+"""Hashes of models and inputs: they change with every relevant part, and with nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings as JSON, and files that are there whole or not at all."""
+"""Settings as JSON, and files that are written atomically."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_small_tensors_may_be_written_out() -> None:
     assert to_json(LARGE, 1000) == f"tensor (1001,) sha256 {hash_tensor(LARGE)}"
 
 
-def test_records_of_metrics_are_those_of_old_files() -> None:
-    """Values are measured again where their record differs from the one that is kept beside them."""
+def test_records_of_metrics_equal_those_of_old_files() -> None:
+    """Values are measured again if their stored record differs."""
     assert RobustnessSr(norm=2.0, domain=(SMALL, inf), groups=pm.groups.grid(2)).settings() == {
         "preset": "paper",
         "norm": 2.0,
@@ -107,24 +107,24 @@ def full(*_: Any) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_folder_is_made_where_it_is_ours(tmp_path: Path) -> None:
+def test_missing_folders_are_created(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="No such file or directory"):
         write_atomic(tmp_path / "none" / "a", b"")
     write_atomic(tmp_path / "none" / "a", b"", ours=True)
     assert (tmp_path / "none" / "a").exists()
 
 
-def test_what_a_killed_process_left_is_written_over_where_the_folder_is_ours(tmp_path: Path) -> None:
+def test_the_temporary_file_of_a_killed_process_is_replaced(tmp_path: Path) -> None:
     (tmp_path / ".a.part").write_bytes(b"half of")
     write_atomic(tmp_path / "a", b"whole", ours=True)
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"whole"
 
 
-def test_a_folder_takes_its_place_whole_and_failing_leaves_nothing(tmp_path: Path) -> None:
+def test_a_folder_is_replaced_atomically(tmp_path: Path) -> None:
     out = tmp_path / "out.zarr"
     with atomic_path(out) as beside:
-        assert beside.suffix == ""  # what a killed process leaves is no file that a reader of a folder takes
+        assert beside.suffix == ""  # no reader of a folder takes the temporary file of a killed process
         beside.mkdir()
         (beside / "a").write_bytes(b"a")
         assert not out.exists()

@@ -1,4 +1,4 @@
-"""Work in a folder of its own: records that differ, pieces that stay inside, one process at a time."""
+"""Resumable folders: records that differ, damaged pieces, pieces that stay inside, one process at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from proofmap.errors import FileError
-from proofmap.storage.resumable_folder import locked, path_inside, record_differences, write_piece
+from proofmap.storage.resumable_folder import (
+    check_same_work,
+    locked,
+    path_inside,
+    read_piece,
+    record_differences,
+    write_piece,
+)
 
 
 def test_records_differ_by_name_and_both_values() -> None:
@@ -17,6 +24,26 @@ def test_records_differ_by_name_and_both_values() -> None:
     new = {"job": {"eps": 0.02, "norm": "inf"}}
     assert record_differences(old, new) == {"job.eps": (0.01, 0.02), "job.norm": (None, "inf"), "gone": (1, None)}
     assert record_differences(old, old) == {}
+
+
+def test_only_the_same_work_continues_in_a_folder(tmp_path: Path) -> None:
+    check_same_work(tmp_path, {"eps": [0.1, 0.2]}, {"eps": (0.1, 0.2)}, "results of another run")  # equal as JSON
+    other = r"holds results of another run \(job.eps was 0.01 and is 0.02\): choose another folder, or start it again"
+    was, now = {"job": {"eps": 0.01}}, {"job": {"eps": 0.02}}
+    with pytest.raises(FileError, match=other) as caught:
+        check_same_work(tmp_path, was, now, "results of another run", arguments=("out",))
+    assert caught.value.arguments == ("out",)
+
+
+def test_a_damaged_piece_is_named_with_what_to_delete(tmp_path: Path) -> None:
+    assert read_piece(tmp_path, "about.json", json.loads) is None
+    write_piece(tmp_path, "about.json", {"eps": 0.01})
+    assert read_piece(tmp_path, "about.json", json.loads) == {"eps": 0.01}
+    write_piece(tmp_path, "about.json", b'{"eps": 0.')
+    with pytest.raises(FileError, match=r"about\.json is damaged: delete it, and run again"):
+        read_piece(tmp_path, "about.json", json.loads)
+    with pytest.raises(FileError, match="expected one inside it"):
+        read_piece(tmp_path, "../about.json", json.loads)
 
 
 def test_a_piece_is_bytes_or_a_record(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Balls, shares and counts in a few words: nothing is rounded to where it would claim more."""
+"""The wording of balls, shares and counts: rounding never claims more than is known."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def test_a_ball_in_a_few_words(ball: dict[str, Any], said: str) -> None:
     assert around(ball, 1, 2) == said
 
 
-def test_a_share_says_what_it_is_of_and_is_rounded_down() -> None:
+def test_a_share_names_its_total_and_is_rounded_down() -> None:
     assert share(9999, 10000, "sample") == "9999 of 10000 samples (99.9 %)"
     assert share(1, 1, "sample") == "1 of 1 sample (100.0 %)"
     assert share(0, 0, "sample") == "0 of 0 samples"
     assert [plural(k, "class", "classes") for k in (0, 1, 2)] == ["0 classes", "1 class", "2 classes"]
 
 
-def test_a_bound_is_named_by_what_it_is() -> None:
+def test_the_name_of_a_bound_states_its_kind() -> None:
     assert bound_name("certified") == "overlap_upper_proven"
     assert bound_name("sampled", "apart", "frozen") == "overlap_frozen_lower_sampled"
     assert bound_name("none", "mean") == "objective_mean_estimate"
@@ -82,7 +82,7 @@ def test_a_level_is_not_rounded(level: float, said: str) -> None:
     assert confidence({"level": level}) == said
 
 
-def test_what_is_probable_is_said_with_its_formula_and_assumptions() -> None:
+def test_a_probable_bound_is_stated_with_its_formula() -> None:
     said = smoothed({"level": 0.999, "sigma": 0.25})
     assert "AO(B) <= 2 Φ(Φ⁻¹(q) + ε/σ) - 1" in said
     for words in (

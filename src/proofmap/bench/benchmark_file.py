@@ -40,12 +40,12 @@ else:
     import tomli as tomllib
 
 # Metrics of the overlap use the ball of the method. Other metrics with a radius would differ between methods.
-_METRICS = [name for name, kind in METRICS.items() if kind.subject == "overlap" or not kind.needs_radius]
+_ALLOWED_METRICS = [name for name, kind in METRICS.items() if kind.subject == "overlap" or not kind.needs_radius]
 
 
 @dataclass(frozen=True)
 class MethodEntry:
-    """One method with its settings."""
+    """A method with its settings."""
 
     label: str
     name: str
@@ -124,8 +124,10 @@ class Spec:
         if self.split not in ("test", "validation"):
             raise InputError(f"{self.name} asks for the split {self.split!r}, expected 'test' or 'validation'")
         for metric in self.metrics:
-            if metric not in _METRICS:
-                raise InputError(f"{self.name} asks for the metric {metric!r}, expected one of {', '.join(_METRICS)}")
+            if metric not in _ALLOWED_METRICS:
+                raise InputError(
+                    f"{self.name} asks for the metric {metric!r}, expected one of {', '.join(_ALLOWED_METRICS)}"
+                )
             if self.metrics.count(metric) > 1:
                 raise InputError(f"{self.name} asks for the metric {metric!r} twice, expected it once")
         for metric in self.ranks:

@@ -18,7 +18,7 @@ from proofmap.errors import InputError
 _Split = Literal["train", "test"]
 
 _QUICK_DIGITS = 16  # packaged digits of a quick run
-_PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket", "retina", "hubble_deep_field")  # of scikit-image
+_PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket", "retina", "hubble_deep_field")  # images of scikit-image
 _CIFAR_SIDE, _RESIZED_SIDE, _CROP_SIDE = 32, 256, 224  # pixels; pictures of ImageNet are resized, then cropped
 
 

@@ -69,10 +69,10 @@ def compare(
     check_count("compare got seed", seed, 0)
     check_flag("compare got progress", progress)
     around = default_ball(x) if ball is None else ball
-    named, judges = _labelled(methods), _judges(metrics, around, (float(x.min()), float(x.max())))
-    if not named or not judges:
+    named, chosen = _labelled(methods), _chosen(metrics, around, (float(x.min()), float(x.max())))
+    if not named or not chosen:
         raise InputError("got no method or no metric, expected at least one of each, such as ['eva'] and ['deletion']")
-    heads = columns(judges)
+    heads = columns(chosen)
     given = {label: as_attributor(method, model) for label, method in named.items() if not isinstance(method, str)}
     graph = as_graph(model, x).to(x.device, x.dtype)
     attributors = {
@@ -85,7 +85,7 @@ def compare(
         aim = target_of(target, graph(x).flatten(1))
     values: dict[str, dict[str, Values]] = {}
     seconds: dict[str, float | None] = {}
-    with ProgressBar(len(attributors) * (1 + len(judges)), "compare", show=progress, unit="step") as bar:
+    with ProgressBar(len(attributors) * (1 + len(chosen)), "compare", show=progress, unit="step") as bar:
         for label, attributor in attributors.items():
             stored = isinstance(named[label], Tensor | np.ndarray)  # the time of stored maps is unknown
             with bar.work():
@@ -94,11 +94,11 @@ def compare(
                 maps, took = timed(attributor, x, aim)
             seconds[label] = None if stored else took / len(x)
             values[label] = {}
-            for head, metric in zip(heads, judges, strict=True):
+            for head, metric in zip(heads, chosen, strict=True):
                 with bar.work():
-                    judged = judge(metric, graph, x, aim, attributor, maps)
-                if judged is not None:
-                    values[label][head.name] = judged
+                    measured = values_of(metric, graph, x, aim, attributor, maps)
+                if measured is not None:
+                    values[label][head.name] = measured
     table = tabulate("", heads, values, seconds, seed=seed)
     return table if isinstance(model, Graph) else replace(table, model=type(model).__name__)
 
@@ -124,7 +124,7 @@ def timed(attributor: Attributor, x: Tensor, target: Tensor) -> tuple[Tensor, fl
     return maps, perf_counter() - start
 
 
-def judge(
+def values_of(
     metric: Metric[Any], model: nn.Module | Graph, x: Tensor, target: Tensor, attributor: Attributor, maps: Tensor
 ) -> Values | None:
     """Return the value of the metric for each sample; None if the metric does not apply to the method."""
@@ -200,7 +200,7 @@ def _labelled(methods: Any) -> dict[str, AnyMethod]:
     return {name + count: method for name, count, method in zip(names, counts, methods, strict=True)}
 
 
-def _judges(metrics: Any, ball: Ball, values: tuple[float, float]) -> list[Metric[Any]]:
+def _chosen(metrics: Any, ball: Ball, values: tuple[float, float]) -> list[Metric[Any]]:
     if isinstance(metrics, str | Metric | type) or not isinstance(metrics, Iterable):
         metrics = [metrics]
     return [_metric(metric, ball, values) for metric in metrics]

@@ -54,7 +54,7 @@ def mean_ranks(
     sets: dict[str, list[Values]] = {}
     for metric, each in values.items():
         sets.setdefault("" if data is None else data[metric], []).append(ranks(np.asarray(each), better[metric]))
-    of_samples = [np.mean(places, axis=0) for places in sets.values()]  # of each data set: (methods, N)
+    of_samples = [np.mean(places, axis=0) for places in sets.values()]  # (methods, N) for each data set
     found = [averaged([places[k] for places in of_samples], seed) for k in range(len(of_samples[0]))]
     return MeanRanks(*np.array(found).T)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.bench.benchmark_file import MethodEntry, slug
-from proofmap.bench.compare import judge, timed, warm_up
+from proofmap.bench.compare import timed, values_of, warm_up
 from proofmap.bench.results_store import ResultsStore
 from proofmap.bench.statistics import Values
 from proofmap.explainers import as_attributor
@@ -23,7 +23,7 @@ from proofmap.metrics import Metric
 from proofmap.runtime.progress import part
 from proofmap.storage.hashing import hash_graph, hash_tensor, versions
 
-_CHUNK = 50  # samples per stored file
+_CHUNK_SAMPLES = 50  # samples per stored file
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class MethodJob:
 
     @property
     def done(self) -> bool:
-        """Whether all metrics are measured."""
+        """True if all metrics are measured."""
         return all(self.store.values(metric) is not None for metric in self.metrics)
 
     def values(self) -> dict[str, Values]:
@@ -91,7 +91,7 @@ class MethodJob:
             if self.store.values(metric) is not None:
                 continue
             with part(k * share, (k + 1) * share, metric.name):
-                values = judge(metric, task.graph, x, target, self.method, maps)
+                values = values_of(metric, task.graph, x, target, self.method, maps)
             if values is not None:
                 self.store.put_values(metric, values)
 
@@ -99,8 +99,8 @@ class MethodJob:
 def _explained(store: ResultsStore, method: Attributor, x: Tensor, target: Tensor) -> Tensor:
     """Return the attributions of all samples, and store the mean seconds of one explanation."""
     parts, seconds, warm = [], 0.0, False
-    for start in range(0, len(x), _CHUNK):
-        name, stop = f"maps-{start}", min(start + _CHUNK, len(x))
+    for start in range(0, len(x), _CHUNK_SAMPLES):
+        name, stop = f"maps-{start}", min(start + _CHUNK_SAMPLES, len(x))
         kept, took = store.array(name), store.seconds(name)
         if kept is None or took is None:
             if not warm:

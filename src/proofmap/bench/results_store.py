@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proofmap.errors import FileError
 from proofmap.metrics import Metric
-from proofmap.storage.resumable_folder import record_differences, write_piece
+from proofmap.storage.resumable_folder import check_same_work, read_piece, record_differences, write_piece
 
-_ABOUT, _MADE = "about.json", "made"
-
-T = TypeVar("T")
+_ABOUT_FILE, _MACHINES = "about.json", "made"
 
 
 @dataclass(frozen=True)
@@ -38,22 +36,20 @@ class ResultsStore:
     def __post_init__(self) -> None:
         """Refuse a folder with results of other work."""
         about = self._about()
-        if about is not None and record_differences({**about, _MADE: None}, _as_read(self.about)):
-            raise FileError(
-                f"{self.folder} holds results of another method, model or images: choose another output folder, or "
-                "delete this one",
-                arguments=("out",),
-            )
+        if about is not None:
+            earlier = {name: value for name, value in about.items() if name != _MACHINES}
+            what = "results of another method, model or images"
+            check_same_work(self.folder, earlier, self.about, what, arguments=("out",))
 
     def check(self, metric: Metric[Any]) -> None:
         """Refuse existing values of a metric that were measured with other or unknown settings."""
         file = self.folder / f"{metric.name}.npy"
         if not file.exists():
             return
-        settings = self._read(f"{metric.name}.json", json.loads)
+        settings = read_piece(self.folder, f"{metric.name}.json", json.loads)
         how = "with unknown settings"
         if isinstance(settings, dict):
-            different = record_differences(settings, _as_read(metric.settings()))
+            different = record_differences(settings, json.loads(json.dumps(metric.settings())))
             if not different:
                 return
             name, (measured, expected) = next(iter(different.items()))
@@ -66,7 +62,7 @@ class ResultsStore:
     def made(self) -> list[str]:
         """Return the machines that made the results."""
         about = self._about()
-        return [] if about is None else list(about[_MADE])
+        return [] if about is None else list(about[_MACHINES])
 
     def values(self, metric: Metric[Any]) -> NDArray[Any] | None:
         """Return the values of a metric, or None if it was not measured."""
@@ -79,7 +75,7 @@ class ResultsStore:
 
     def array(self, name: str) -> NDArray[Any] | None:
         """Return the array of a name, or None."""
-        return self._read(f"{name}.npy", _array)
+        return read_piece(self.folder, f"{name}.npy", _array)
 
     def put_array(self, name: str, values: NDArray[Any]) -> None:
         """Store an array."""
@@ -88,36 +84,28 @@ class ResultsStore:
         self._put(f"{name}.npy", stream.getvalue())
 
     def seconds(self, name: str = "seconds") -> float | None:
-        """Return the array of a name, or None."""
-        return self._read(f"{name}.json", _seconds)
+        """Return a stored time in seconds, or None."""
+        return read_piece(self.folder, f"{name}.json", _seconds)
 
     def put_seconds(self, seconds: float, name: str = "seconds") -> None:
         """Store a time in seconds."""
         self._put(f"{name}.json", json.dumps(seconds).encode())
 
     def _about(self) -> dict[str, Any] | None:
-        return self._read(_ABOUT, _about)
-
-    def _read(self, name: str, parse: Callable[[bytes], T]) -> T | None:
-        """Return the content of a file; None without a file. The error of a damaged file says what to delete."""
-        try:
-            return parse((self.folder / name).read_bytes())
-        except FileNotFoundError:
-            return None
-        except (OSError, EOFError, ValueError, RecursionError) as error:
-            what = self.folder if name == _ABOUT else "it"  # without it, the other files have no meaning
-            raise FileError(f"{self.folder / name} is damaged: delete {what}, and run again") from error
+        return read_piece(
+            self.folder, _ABOUT_FILE, _about, delete=f"{self.folder}"
+        )  # without it, no file has a meaning
 
     def _put(self, name: str, piece: bytes | Mapping[str, Any]) -> None:
         made = self.made()
         if self.machine not in made:
-            write_piece(self.folder, _ABOUT, {**self.about, _MADE: [*made, self.machine]})
+            write_piece(self.folder, _ABOUT_FILE, {**self.about, _MACHINES: [*made, self.machine]})
         write_piece(self.folder, name, piece)
 
 
 def _about(content: bytes) -> dict[str, Any]:
     about = json.loads(content)
-    if not isinstance(about, dict) or not isinstance(about.get(_MADE), list):
+    if not isinstance(about, dict) or not isinstance(about.get(_MACHINES), list):
         raise ValueError
     return about
 
@@ -134,9 +122,3 @@ def _seconds(content: bytes) -> float:
     if not isinstance(seconds, int | float):
         raise ValueError
     return float(seconds)
-
-
-def _as_read(record: Mapping[str, Any]) -> dict[str, Any]:
-    """As it is when it comes back from a file."""
-    read: dict[str, Any] = json.loads(json.dumps(record))
-    return read

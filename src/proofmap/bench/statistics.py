@@ -24,15 +24,15 @@ from proofmap.storage.exported_tables import csv_cell, data_frame
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from proofmap.plots.explanation_figure import Picture
+    from proofmap.plots.figure_page import Picture
 
 Values = NDArray[np.float64]  # (N,), NaN for samples without a value
 Mark = Literal["best", "second", "tied", ""]
 
-_RESAMPLES = 10_000  # of the bootstrap
-_LEVEL = 0.95  # confidence level
+_BOOTSTRAP_RESAMPLES = 10_000
+_CONFIDENCE = 0.95  # the level of all intervals
 _BOOTSTRAP_SAMPLES = 30  # from this number of samples on, the coverage of a bootstrap is about right
-HEAD = [
+CSV_COLUMNS = [
     "method",
     "metric",
     "mean",
@@ -44,7 +44,7 @@ HEAD = [
     "seconds",
     "of",
 ]  # columns of the CSV file
-LEAST = 2  # samples that an interval needs; with fewer, no interval and no marks are shown
+MIN_INTERVAL_SAMPLES = 2  # samples that an interval needs; with fewer, no interval and no marks are shown
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Column:
     name: str
     label: str
     higher: bool
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of the metric
+    settings: Mapping[str, Any] = field(default_factory=dict)  # settings of the metric
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Table:
     seconds: Mapping[str, float | None]  # per explanation; None: unknown
     model: str = ""  # name of the explained model
     data: str = ""  # name of the data
-    seed: int = 0  # of the bootstrap
+    seed: int = 0  # the seed of the bootstrap
 
     def __str__(self) -> str:
         return layout.plain(self)
@@ -99,7 +99,7 @@ class Table:
 
     def legend(self) -> str:
         """Return the legend of `markdown`."""
-        return layout.legend(self, layout.MARKDOWN)
+        return layout.legend(self, layout.MARKDOWN_LEGEND)
 
     def plot(self) -> Picture:
         """Return a matplotlib figure with one panel per metric: means with intervals."""
@@ -122,7 +122,7 @@ class Table:
         """Return CSV with one line per method and metric. The last column names model and data."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(HEAD)
+        writer.writerow(CSV_COLUMNS)
         for method, name, mean, low, high, count, mark, paper, took, whose in self._lines():
             numbers = [f"{value:.6g}" for value in (mean, low, high)]
             time = "" if took is None else f"{took:.6g}"
@@ -132,10 +132,10 @@ class Table:
 
     def to_frame(self) -> DataFrame:
         """Return a pandas frame with full precision."""
-        return data_frame(HEAD, self._lines())
+        return data_frame(CSV_COLUMNS, self._lines())
 
     def _lines(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the values of `HEAD` for each method and metric; None: unknown."""
+        """Yield the values of `CSV_COLUMNS` for each method and metric; None: unknown."""
         whose = (
             self.heading() if self.title or self.model or self.data else ""
         )  # the number of samples alone is not a title
@@ -171,10 +171,10 @@ def interval(values: Values, seed: int = 0) -> tuple[float, float]:
     For one sample, both ends are its value.
     """
     known = values[np.isfinite(values)]
-    if LEAST <= len(known) < _BOOTSTRAP_SAMPLES:
+    if MIN_INTERVAL_SAMPLES <= len(known) < _BOOTSTRAP_SAMPLES:
         half = _student(len(known) - 1) * float(known.std(ddof=1)) / sqrt(len(known))
         return float(known.mean()) - half, float(known.mean()) + half
-    low, high = np.quantile(resampled(known, seed), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    low, high = np.quantile(resampled(known, seed), [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
     return float(low), float(high)
 
 
@@ -184,7 +184,7 @@ def _student(freedom: int) -> float:
     angles = np.linspace(0, pi / 2, 100_001)
     density = np.cos(angles) ** (freedom - 1)
     reached = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
-    return sqrt(freedom) * tan(float(np.interp(_LEVEL, reached / reached[-1], angles)))
+    return sqrt(freedom) * tan(float(np.interp(_CONFIDENCE, reached / reached[-1], angles)))
 
 
 def resampled(values: Values, seed: int = 0) -> Values:
@@ -196,7 +196,9 @@ def resampled(values: Values, seed: int = 0) -> Values:
 @lru_cache(maxsize=2)
 def _weights(count: int, seed: int) -> Values:
     """Return the bootstrap weights (B, N): how often each sample is drawn, divided by N."""
-    drawn: Values = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=_RESAMPLES) / count
+    drawn: Values = (
+        np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=_BOOTSTRAP_RESAMPLES) / count
+    )
     return drawn
 
 
@@ -212,14 +214,14 @@ def _marks(column: Column, values: Mapping[str, Mapping[str, Values]], seed: int
     marks: dict[str, Mark] = dict.fromkeys(merits, "")
     counts = {method: int(np.isfinite(scores).sum()) for method, scores in merits.items()}
     most = max(counts.values(), default=0)
-    if most < LEAST:
+    if most < MIN_INTERVAL_SAMPLES:
         return marks
     whole = [method for method in merits if counts[method] == most]
     ranked = sorted(whole, key=lambda method: -float(np.nanmean(merits[method])))
     ahead = {
         method: float(np.nanmean(merits[method] - merits[ranked[0]]))
         for method in merits
-        if LEAST <= counts[method] < most and interval(merits[method] - merits[ranked[0]], seed)[0] > 0
+        if MIN_INTERVAL_SAMPLES <= counts[method] < most and interval(merits[method] - merits[ranked[0]], seed)[0] > 0
     }
     ranked = sorted(ahead, key=lambda method: -ahead[method])[:1] + ranked
     best = ranked[0]

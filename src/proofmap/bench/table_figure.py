@@ -12,14 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from proofmap.bench.statistics import Cell, Table
-from proofmap.plots.explanation_figure import PLAIN, Picture
-from proofmap.plots.overlay import LINES
+from proofmap.plots.figure_page import PLAIN_STYLE, Picture
+from proofmap.plots.overlay import LINE_COLOURS
 
-_OURS, _BEST, _PAPER = LINES[0], LINES[1], "#777777"
+_OURS, _BEST, _PAPER = LINE_COLOURS[0], LINE_COLOURS[1], "#777777"
 _MAX_RANGE_RATIO = 4  # points of the paper are left out if they would enlarge the axis by more than this factor
 
 
-@rc_context(PLAIN)
+@rc_context(PLAIN_STYLE)
 def drawn(table: Table) -> Picture:
     """Draw the table. Orange: best or tied with the best. Hollow: the number of the paper, if it is near."""
     methods = list(table.rows)
@@ -74,14 +74,14 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
     """
     curves = dict.fromkeys(curve for curve, _ in points.values())
     radii = sorted({eps for _, eps in points.values()})
-    few = len(curves) <= len(LINES)
+    few = len(curves) <= len(LINE_COLOURS)
     figure = Figure(figsize=(0.6 + 2.6 * len(table.columns), 3.3 if few else 4.1), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(table.columns), squeeze=False)[0]
     for panel, column in zip(panels, table.columns, strict=True):
         for k, curve in enumerate(curves):
-            color, marker = LINES[k % len(LINES)], "osv^Dd"[k % 6]
-            again = min(k // len(LINES), 2)  # colours repeat with dashed, then dotted lines and hollow markers
+            color, marker = LINE_COLOURS[k % len(LINE_COLOURS)], "osv^Dd"[k % 6]
+            again = min(k // len(LINE_COLOURS), 2)  # colours repeat with dashed, then dotted lines and hollow markers
             rows = sorted(
                 (eps, table.rows[row][column.name])
                 for row, (of_curve, eps) in points.items()

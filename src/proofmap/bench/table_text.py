@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from proofmap.bench.statistics import Cell, Mark, Table
 
-MARKDOWN = "Bold: the best mean; underlined: the best mean that differs significantly from it"
-_PLAIN = "best: the best mean; second: the best mean that differs significantly from it"
+MARKDOWN_LEGEND = "Bold: the best mean; underlined: the best mean that differs significantly from it"
+_PLAIN_LEGEND = "best: the best mean; second: the best mean that differs significantly from it"
 _LINE_WIDTH = 100  # characters of a line in the legend
 # Formats of a mean and the rest of its cell, by mark.
 _WORDS: Mapping[Mark, str] = {"best": "{}{} best", "second": "{}{} second", "tied": "{}{} ≈", "": "{}{}"}
@@ -28,7 +28,7 @@ def plain(table: Table) -> str:
         "  ".join([name.ljust(first), *map(str.ljust, cells[:-1], widths[:-1]), cells[-1].rjust(widths[-1])])
         for name, cells in rows
     ]
-    return "\n".join([table.heading(), "", *lines, "", *wrap(legend(table, _PLAIN), _LINE_WIDTH)]) + "\n"
+    return "\n".join([table.heading(), "", *lines, "", *wrap(legend(table, _PLAIN_LEGEND), _LINE_WIDTH)]) + "\n"
 
 
 def markdown(table: Table) -> str:
@@ -48,7 +48,7 @@ def html(table: Table) -> str:
         f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
         for name, cells in _rows(table, _HTML)
     )
-    signs = escape(legend(table, MARKDOWN))
+    signs = escape(legend(table, MARKDOWN_LEGEND))
     return (
         f"<div><table><caption>{escape(table.heading())}</caption><thead><tr>{heads}</tr></thead>"
         f"<tbody>{body}</tbody></table><p>{signs}</p></div>"

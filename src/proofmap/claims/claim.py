@@ -23,9 +23,9 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation
 from proofmap.explainers.explained_ball import recorded_ball
+from proofmap.explainers.statements.proven_ranks import MAX_LARGEST
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.membership import add_rounded_down
-from proofmap.text.proven_ranks import MOST
 from proofmap.verify.overlap import Overlap
 
 Which = Literal["all", "top", "none"]
@@ -220,7 +220,7 @@ def _certified_ball(e: Explanation, name: str) -> Ball:
 def selected_groups(scores: Tensor, which: Which) -> list[int]:
     """Return the groups that are claimed, in descending order of |score| (G,)."""
     order: list[int] = scores.abs().argsort(descending=True, stable=True).tolist()
-    return {"none": [], "top": order[:MOST], "all": order}[which]
+    return {"none": [], "top": order[:MAX_LARGEST], "all": order}[which]
 
 
 def _decimal(value: float) -> str:

@@ -26,7 +26,7 @@ from proofmap.explainers.explained_ball import recorded_ball
 from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
 from proofmap.registry import objective_of
-from proofmap.report.two_sided_bounds import checked
+from proofmap.report.attacked_overlaps import checked
 from proofmap.runs import Results
 from proofmap.runs.manifest import INDEX, differences
 from proofmap.runtime.precision import full_precision

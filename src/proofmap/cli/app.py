@@ -17,7 +17,6 @@ import typer
 
 from proofmap.cli import standard_streams as streams
 from proofmap.cli.options import option_bundles as bundles
-from proofmap.cli.options.option_values import Check
 from proofmap.errors import FlatPictureError, ProofmapError, first_line
 
 _EXIT_WRONG_INPUT, _EXIT_BUG = 2, 3
@@ -26,7 +25,7 @@ _OUT_OF_MEMORY = (
     "there is not enough memory: close other programs, give fewer inputs at a time, or use bounds that need less "
     "memory, such as --bounds crown-ibp; a run keeps the samples that it has finished"
 )
-_OPTIONS = {"folder": "--data", "certified": "proofmap run --certificates"}  # of arguments with another name
+_OPTIONS = {"folder": "--data", "certified": "proofmap run --certificates"}  # options of arguments with another name
 
 
 class Program(typer.Typer):
@@ -34,8 +33,8 @@ class Program(typer.Typer):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command, or print the completions of the words that were typed so far."""
-        # Threads of torch sleep while they wait, in this process and in those that it starts. By default they spin,
-        # which is ten times as slow if another program uses a core. The variable works only if set before torch loads.
+        # Threads of torch sleep while they wait, in this process and in those that it starts. By default they spin.
+        # Spinning is ten times as slow if another program uses a core. The variable must be set before torch loads.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         streams.settle()
         if os.environ.get("_PROOFMAP_COMPLETE") != "complete_bash":
@@ -95,10 +94,12 @@ def main(
 def command(function: Callable[..., None]) -> None:
     """Make a function a command. `bundles` explains which parameters it may have.
 
-    The `Check` of each option runs before the function is called.
+    The checks of each option run before the function is called.
     """
     options = bundles.options(function)
-    checks = [(option.name, data) for option in options for data in bundles.metadata(option) if isinstance(data, Check)]
+    checks = [(option.name, check) for option in options for check in bundles.checks(option)]
+    for option in options:
+        bundles.complete(option)
 
     def run(context: typer.Context, **given: Any) -> None:
         try:
@@ -148,7 +149,7 @@ def _options_of(error: ProofmapError) -> str:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether memory ran out, also while torch itself was being loaded."""
+    """Return whether memory ran out, also while torch itself was being loaded."""
     if isinstance(error, MemoryError) or any(words in str(error) for words in ("allocate memory", "failed to map")):
         return True
     if "torch" not in sys.modules:

@@ -12,15 +12,15 @@ from typing import Any
 from proofmap.cli.options import shared_options as o
 from proofmap.cli.options.samples_and_balls import SampleInBall
 from proofmap.explainers import Explanation, Origin
+from proofmap.explainers.statements.explained_verdict import bounds_text, verdict_of
+from proofmap.explainers.statements.proven_ranks import MAX_LARGEST, ranks, searched
+from proofmap.plots.figure_titles import known
 from proofmap.sources import Model
-from proofmap.text.figure_titles import known
 from proofmap.text.group_places import largest
-from proofmap.text.proven_ranks import MOST, ranks, searched
-from proofmap.text.verdict import Verdict, bound_text
+from proofmap.text.verdict_wording import TEXT_SIGNS, sentence
 from proofmap.text.wording import around, beside, bound_name, reached_name
 
 _MAX_STEM = 160  # characters of a stem, so that the whole file name has at most 255
-_SIGNS = ("<=", ">=", "about")  # of an upper bound, a lower bound, an estimate
 _STEM_START, _STEM_END = 110, 49  # characters that are kept at both ends of a longer stem, with "-" between them
 
 
@@ -57,18 +57,16 @@ def decided(case: SampleInBall, e: Explanation, model: Model) -> str:
 
 def line(case: SampleInBall, e: Explanation, model: Model) -> str:
     """Return one line about an explained input."""
-    aim, verdict = model.title(int(e.target)), Verdict.of(e)
-    subject, answer = f"{case.name}: {decided(case, e, model)}", verdict.sentence(_ball(case, e), aim=aim)
+    aim, verdict = model.title(int(e.target)), verdict_of(e)
+    subject, answer = f"{case.name}: {decided(case, e, model)}", sentence(verdict, _ball(case, e), aim=aim)
     if verdict.kind == "own":
         return f"{subject}; {answer}"
+    bounds = bounds_text(e, name="AO(B)", signs=TEXT_SIGNS)
     if e.opposite is not None:
-        adding, removing = (
-            bound_text(e, name="AO(B)", signs=_SIGNS),
-            bound_text(e, name="AO(B)", signs=_SIGNS, opposite=True),
-        )
-        return f"{subject}; towards {aim}; {answer}; {adding} by adding, {removing} by removing{known(e, 0)}"
+        raised, lowered = bounds
+        return f"{subject}; towards {aim}; {answer}; {raised} by raising, {lowered} by lowering{known(e, 0)}"
     other = "" if int(e.target) == int(e.predicted) else f", explained as {aim}, which is not the prediction"
-    return f"{subject}{other}; {answer}; {bound_text(e, name='AO(B)', signs=_SIGNS)}{known(e, 0)}"
+    return f"{subject}{other}; {answer}; {bounds[0]}{known(e, 0)}"
 
 
 def _ball(case: SampleInBall, e: Explanation) -> str:
@@ -131,5 +129,5 @@ def _largest(e: Explanation) -> list[dict[str, Any]] | None:
             "upper_proven": o.finite(intervals[group][1]),
             "proven_to_matter_most": group in proven,
         }
-        for group, where in largest(e.scores[0].double().cpu().numpy(), mask, MOST, names)
+        for group, where in largest(e.scores[0].double().cpu().numpy(), mask, MAX_LARGEST, names)
     ]

@@ -1,4 +1,4 @@
-"""Data: digits inside the package, and loaders for data sets and pictures that the user has.
+"""Data: digits inside the package, and loaders for the user's data sets and pictures.
 
 >>> len(pm.data.digits()[1])
 300

@@ -1,9 +1,11 @@
-"""The full CIFAR-10 data set, read from a folder that holds the files of its binary version.
+"""The full CIFAR-10 data set, read from the files of its binary version.
+
+Each file contains 10000 records without a header. A record:
 
     byte  0          the label, 0 to 9
     bytes 1-3072     the red, green and blue planes, 32 x 32 each, row-major
 
-and so on, 10000 such records in each file, without a header. (https://www.cs.toronto.edu/~kriz/cifar.html)
+(https://www.cs.toronto.edu/~kriz/cifar.html)
 """
 
 from __future__ import annotations
@@ -17,20 +19,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proofmap.data.published_hashes import check
-from proofmap.errors import FileError, InputError
+from proofmap.data.published_files import check, check_split, first_file
+from proofmap.errors import FileError
 
-_NAMES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
-_RECORD = 1 + 3 * 32 * 32
+_FILE_NAMES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
+_RECORD_BYTES = 1 + 3 * 32 * 32
 _ARCHIVE_FOLDER = "cifar-10-batches-bin"
 
 
 def cifar10(folder: str | Path, split: Literal["train", "test"], *, verify: bool = True) -> tuple[Tensor, Tensor]:
-    """Images (N, 3, 32, 32), float32 in [0, 1], and labels (N,), int64: N = 50000 for "train", 10000 for "test".
+    """Load images (N, 3, 32, 32), float32 in [0, 1], and labels (N,), int64: N = 50000 for "train", 10000 for "test".
 
-    `folder` holds `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`, or is where the official archive was
-    unpacked into `cifar-10-batches-bin`. A file that is not the published one is refused; with `verify=False`, files
-    of any number of well-formed records are read.
+    `folder` contains `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`, or the unpacked official archive,
+    the folder `cifar-10-batches-bin`. Raises FileError for a file that differs from the published one. With
+    `verify=False`, files with any number of well-formed records are accepted.
 
     >>> try:
     ...     pm.data.cifar10("nowhere", "test")
@@ -38,20 +40,14 @@ def cifar10(folder: str | Path, split: Literal["train", "test"], *, verify: bool
     ...     print(error)
     no test_batch.bin in nowhere: put the six .bin files of CIFAR-10's binary version there
     """
-    if split not in _NAMES:
-        raise InputError(f"got split {split!r}, expected 'train' or 'test'")
-    records = torch.cat([_read(_find(Path(folder), name), name, verify) for name in _NAMES[split]])  # (N, 3073)
+    check_split(split)
+    records = torch.cat([_read(Path(folder), name, verify) for name in _FILE_NAMES[split]])  # (N, 3073)
     return records[:, 1:].reshape(-1, 3, 32, 32).float() / 255, records[:, 0].to(torch.int64)
 
 
-def _find(folder: Path, name: str) -> Path:
-    for path in (folder / name, folder / _ARCHIVE_FOLDER / name):
-        if path.is_file():
-            return path
-    raise FileError(f"no {name} in {folder}: put the six .bin files of CIFAR-10's binary version there")
-
-
-def _read(path: Path, name: str, verify: bool) -> Tensor:
+def _read(folder: Path, name: str, verify: bool) -> Tensor:
+    missing = f"no {name} in {folder}: put the six .bin files of CIFAR-10's binary version there"
+    path = first_file(folder / name, folder / _ARCHIVE_FOLDER / name, otherwise=missing)
     records = np.array(map_records(path))
     if verify:
         check(path, name, hashlib.sha256(records.data).hexdigest())
@@ -59,14 +55,14 @@ def _read(path: Path, name: str, verify: bool) -> Tensor:
 
 
 def map_records(path: Path) -> NDArray[np.uint8]:
-    """One file's records, (N, 3073): labels are checked, and of the rest only what is looked at is read."""
+    """Map the records of a file, (N, 3073), into memory; the labels are checked, and pixels are read when used."""
     try:
         size = path.stat().st_size
-        if not size or size % _RECORD:
+        if not size or size % _RECORD_BYTES:
             raise FileError(
-                f"{path} holds {size} bytes, expected a multiple of {_RECORD}: fetch it again, in the binary version"
+                f"{path} holds {size} bytes, expected a multiple of {_RECORD_BYTES}: fetch the binary version again"
             )
-        records = np.memmap(path, np.uint8, "r").reshape(-1, _RECORD)
+        records = np.memmap(path, np.uint8, "r").reshape(-1, _RECORD_BYTES)
     except (OSError, ValueError) as error:
         raise FileError(f"cannot read {path}: {error}; check that the file may be read and was copied whole") from error
     wrong = np.flatnonzero(records[:, 0] > 9)

@@ -1,4 +1,4 @@
-"""A few hundred real handwritten digits that travel with the package."""
+"""The packaged digits: the first 300 images of the MNIST test set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def digits() -> tuple[Tensor, Tensor]:
-    """The first 300 images of the MNIST test set: (300, 1, 28, 28), float32 in [0, 1], and labels (300,), int64.
+    """Load the first 300 images of the MNIST test set, (300, 1, 28, 28), float32 in [0, 1], and labels (300,), int64.
 
     No model in `proofmap.zoo` was trained on them. Source and licence: `NOTICE.md` beside this file.
 

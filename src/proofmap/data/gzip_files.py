@@ -1,4 +1,4 @@
-"""Files that gzip may have packed, which is seen by their content; no more of them is unpacked than is asked for."""
+"""Read files that may be packed by gzip, which their first bytes show, and unpack only as much as is needed."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO, cast
 
-BROKEN = (OSError, EOFError, zlib.error)  # what reading may raise
-_MAGIC = b"\x1f\x8b"
-_PIECE = 2**20
+READ_ERRORS = (OSError, EOFError, zlib.error)  # raised for damaged or unreadable files
+_GZIP_MAGIC = b"\x1f\x8b"
+_PIECE_BYTES = 2**20
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is gzip's."""
+    """Return whether a file is packed by gzip."""
     with path.open("rb") as file:
-        return file.read(2) == _MAGIC
+        return file.read(2) == _GZIP_MAGIC
 
 
 def open_unpacked(path: Path) -> BinaryIO:
-    """A file as it was before gzip packed it, if it did."""
+    """Open a file; one that is packed by gzip is unpacked while it is read."""
     return cast(BinaryIO, gzip.open(path, "rb")) if is_packed(path) else path.open("rb")
 
 
 def read_up_to(stream: BinaryIO, size: int) -> bytearray:
-    """At most `size` bytes, in pieces: who asks for more than there is gets no memory for it."""
+    """Read at most `size` bytes in pieces, so that a wrong size in a header reserves no memory."""
     content = bytearray()
-    while len(content) < size and (piece := stream.read(min(_PIECE, size - len(content)))):
+    while len(content) < size and (piece := stream.read(min(_PIECE_BYTES, size - len(content)))):
         content += piece
     return content

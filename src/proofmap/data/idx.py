@@ -1,4 +1,4 @@
-"""The idx file format, in which the MNIST digits were published.
+"""The idx file format of MNIST.
 
     bytes 0-1   zero
     byte  2     the element type; 0x08 is unsigned byte
@@ -21,20 +21,20 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from proofmap.data.gzip_files import BROKEN, is_packed, open_unpacked, read_up_to
+from proofmap.data.gzip_files import READ_ERRORS, is_packed, open_unpacked, read_up_to
 from proofmap.errors import FileError
 
 _UNSIGNED_BYTE = 0x08
-_AXES = 32  # that every numpy can have
-_LARGEST = 1 << 31  # bytes that a packed file may grow to: forty times the largest published one
-_PACKING = 1032  # the most bytes that gzip makes of one
+MAX_AXES = 32  # every version of numpy supports this many
+_MAX_UNPACKED_BYTES = 1 << 31  # for packed files: forty times the largest published one
+_MAX_GZIP_RATIO = 1032  # gzip unpacks one byte to at most this many
 
 
 def read_idx(path: str | Path) -> Tensor:
-    """Read an idx file of unsigned bytes, plain or gzip-compressed, as a uint8 tensor of the shape it states.
+    """Read an idx file of unsigned bytes, plain or packed by gzip, as a uint8 tensor of the shape in its header.
 
-    Compression is recognised by content, so a `.gz` file that a browser has unpacked under its old name is read too.
-    Raises FileError where the file is missing, is not such a file, or is shorter or longer than its header says.
+    Compression is recognised by content: a `.gz` file that a browser has unpacked under its old name is read too.
+    Raises FileError if the file is missing, has another format, or is shorter or longer than its header says.
 
     >>> from pathlib import Path
     >>> size = Path("two-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 4]))
@@ -45,17 +45,17 @@ def read_idx(path: str | Path) -> Tensor:
 
 
 def read_idx_hashed(path: Path) -> tuple[Tensor, str]:
-    """What `read_idx` returns, and the SHA-256 of the unpacked file."""
+    """Read an idx file as `read_idx` does; return the tensor and the SHA-256 of the unpacked file."""
     try:
         with closing(open_unpacked(path)) as stream:
             header, shape = _read_header(stream, path)
             expected = math.prod(shape)
-            if expected > _LARGEST and is_packed(path):
+            if expected > _MAX_UNPACKED_BYTES and is_packed(path):
                 raise FileError(
-                    f"{path} unpacks to {expected} bytes, expected {_LARGEST} at most: unpack it with gunzip"
+                    f"{path} unpacks to {expected} bytes, expected {_MAX_UNPACKED_BYTES} at most: unpack it with gunzip"
                 )
             body = read_up_to(stream, expected + 1)
-    except BROKEN as error:
+    except READ_ERRORS as error:
         raise FileError(f"cannot read {path}: {error}; check that the file exists and was copied whole") from error
     if len(body) != expected:
         got = f"only {len(body)}" if len(body) < expected else "more"
@@ -70,12 +70,12 @@ def read_idx_hashed(path: Path) -> tuple[Tensor, str]:
 
 
 def read_idx_shape(path: Path) -> tuple[int, ...]:
-    """The shape that an idx file states, and that it can hold; nothing after its header is read."""
+    """Read the shape from the header of an idx file; raise FileError if the file is too small for it."""
     try:
         with closing(open_unpacked(path)) as stream:
             header, shape = _read_header(stream, path)
-        most = path.stat().st_size * (_PACKING if is_packed(path) else 1)
-    except BROKEN as error:
+        most = path.stat().st_size * (_MAX_GZIP_RATIO if is_packed(path) else 1)
+    except READ_ERRORS as error:
         raise FileError(f"cannot read {path}: {error}; check that the file exists and was copied whole") from error
     if len(header) + math.prod(shape) > most:
         raise FileError(
@@ -85,7 +85,7 @@ def read_idx_shape(path: Path) -> tuple[int, ...]:
 
 
 def _read_header(stream: BinaryIO, path: Path) -> tuple[bytes, tuple[int, ...]]:
-    """The header as it stands, and the shape it states."""
+    """Read the header; return its bytes and the shape."""
     magic = stream.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] != _UNSIGNED_BYTE or magic[3] == 0:
         raise FileError(
@@ -93,8 +93,8 @@ def _read_header(stream: BinaryIO, path: Path) -> tuple[bytes, tuple[int, ...]]:
             "expected 00 00 08 and the number of dimensions"
         )
     rank = magic[3]
-    if rank > _AXES:
-        raise FileError(f"{path} states {rank} dimensions, expected {_AXES} at most: is it an idx file?")
+    if rank > MAX_AXES:
+        raise FileError(f"{path} states {rank} dimensions, expected {MAX_AXES} at most: is it an idx file?")
     sizes = stream.read(4 * rank)
     if len(sizes) < 4 * rank:
         raise FileError(f"{path} ends inside its header of {rank} sizes: the file is damaged, fetch it again")

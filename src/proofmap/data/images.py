@@ -1,4 +1,4 @@
-"""Pictures from a folder of the user's: PNG, JPEG, WebP, BMP, GIF and TIFF, read with Pillow where it is installed."""
+"""Pictures from a folder: PNG, JPEG, WebP, BMP, GIF and TIFF, read with Pillow."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFile import ImageFile
 
-LABELS = "labels.csv"
-UNKNOWN = -1  # the class of a sample that says none
-_COMMON = ("PNG", "JPEG", "WEBP")  # often under each other's names
+LABELS_FILE = "labels.csv"
+UNKNOWN = -1  # the class of a sample without a label
+_ALWAYS_TRIED = ("PNG", "JPEG", "WEBP")  # such files often have the ending of another of these formats
 _BY_ENDING = {".bmp": "BMP", ".gif": "GIF", ".tif": "TIFF", ".tiff": "TIFF"}
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", *_BY_ENDING})
-_DEEP = ("I", "F")  # how Pillow's modes of more than 8 bits a channel begin
-_GREY = ("1", "L", "LA")  # and its modes of one
+_DEEP_MODES = ("I", "F")  # Pillow's modes with more than 8 bits for each channel begin with these letters
+_GREY_MODES = ("1", "L", "LA")  # Pillow's modes without colour
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures in the order of their names, and their labels where the folder has them.
+    """Pictures in the order of their names, and their labels if the folder has a table of labels.
 
     >>> from PIL import Image
     >>> Image.new("RGB", (4, 4), "red").save("red.png")
@@ -42,17 +42,17 @@ class Pictures:
 
     names: tuple[str, ...]
     images: Tensor  # (N, 3, H, W), float32 RGB in [0, 1]
-    labels: Tensor | None  # (N,), int64; -1 for a picture without one
+    labels: Tensor | None  # (N,), int64; -1 for a picture without a label
 
 
 def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pictures:
-    """Read every PNG, JPEG, WebP, BMP, GIF and TIFF picture that stands directly in `folder`.
+    """Read every PNG, JPEG, WebP, BMP, GIF and TIFF picture in `folder`, without its subfolders.
 
-    `size`, a side or (height, width), scales each picture until it covers that size and cuts the middle out; without it
-    all pictures must have one size. Photographs are turned as their EXIF data says, transparent parts become white, and
-    of an animation the first frame is taken. A file `labels.csv` with the columns `file` and `label`, or `class_index`,
-    gives pictures their class numbers. A picture of more pixels than Pillow deems safe is refused, and so is one of
-    several pages or of more than 8 bits a channel.
+    `size` is a side or (height, width): each picture is scaled until it covers this size, and its middle is cut out.
+    Without it, all pictures must have the same size. Photographs are turned by their EXIF orientation, transparent
+    parts become white, and the first frame of an animation is read. A file `labels.csv` with the columns `file` and
+    `label`, or `class_index`, gives pictures their class numbers. Raises FileError for a picture with several pages,
+    with more than 8 bits for each channel, or with more pixels than Pillow considers safe.
 
     >>> from PIL import Image
     >>> Image.new("RGB", (8, 8), "red").save("red.png")
@@ -69,8 +69,8 @@ def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pic
         raise FileError(f"no picture in {folder}: expected files that end in {', '.join(sorted(SUFFIXES))}")
     names = tuple(path.name for path in paths)
     labels = None
-    if (folder / LABELS).exists():
-        given, note = read_labels(folder / LABELS, names)
+    if (folder / LABELS_FILE).exists():
+        given, note = read_labels(folder / LABELS_FILE, names)
         if note:
             warnings.warn(note, ProofmapWarning, stacklevel=2)
         labels = torch.tensor([given.get(name, UNKNOWN) for name in names], dtype=torch.int64)
@@ -85,7 +85,7 @@ def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pic
 
 
 def _is_picture(path: Path) -> bool:
-    """By name alone: what is named as a picture and is none must be reported, not left out."""
+    """Return whether a file has the name of a picture; if it is none, reading it reports the error."""
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
 
 
@@ -99,9 +99,9 @@ def _check_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
 
 
 def read_picture(path: Path, size: tuple[int, int] | None = None, channels: int | None = 3) -> Tensor:
-    """One picture as (H, W, C), uint8, in colour or grey; with channels=None as it was saved.
+    """Read one picture, (H, W, C), uint8, in colour (3 channels) or grey (1); `channels=None` keeps that of the file.
 
-    `size`: (height, width) that the picture is scaled to cover and cut to.
+    If `size` = (height, width) is given, the picture is scaled until it covers this size, and its middle is cut out.
     """
     try:
         from PIL import Image, ImageOps
@@ -110,12 +110,12 @@ def read_picture(path: Path, size: tuple[int, int] | None = None, channels: int 
     try:
         kind = _BY_ENDING.get(path.suffix.lower())
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd entries beside the pixels
+            warnings.simplefilter("ignore")  # about odd metadata
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=_COMMON if kind is None else (kind, *_COMMON)) as opened:
+            with Image.open(path, formats=_ALWAYS_TRIED if kind is None else (kind, *_ALWAYS_TRIED)) as opened:
                 _check_kind(opened, path)
                 opened.load()
-                grey = channels == 1 or (channels is None and opened.mode in _GREY)
+                grey = channels == 1 or (channels is None and opened.mode in _GREY_MODES)
                 picture = _opaque(ImageOps.exif_transpose(opened)).convert("L" if grey else "RGB")
     except (FileError, MemoryError):
         raise
@@ -128,9 +128,9 @@ def read_picture(path: Path, size: tuple[int, int] | None = None, channels: int 
 
 
 def _check_kind(opened: ImageFile, path: Path) -> None:
-    """Refuse what would lose more than it shows: half of the bits, or all pages but one."""
-    raw = [str(tile[3]) for tile in opened.tile]  # how a channel is stored: Pillow's mode may have less
-    if opened.mode.startswith(_DEEP) or any(";16" in one for one in raw):
+    """Raise FileError for a picture with more than 8 bits for each channel or with several pages."""
+    raw = [str(tile[3]) for tile in opened.tile]  # the stored format of a channel: Pillow's mode may have fewer bits
+    if opened.mode.startswith(_DEEP_MODES) or any(";16" in one for one in raw):
         raise FileError(f"{path} has more than 8 bits a channel (mode {opened.mode}): save it with 8")
     if opened.format == "TIFF" and getattr(opened, "is_animated", False):
         raise FileError(f"{path} has several pages, expected one: save the one that you mean")
@@ -146,9 +146,9 @@ def _opaque(picture: Image) -> Image:
 
 
 def read_labels(path: Path, names: Sequence[str]) -> tuple[dict[str, int], str]:
-    """The labels that a table gives to files of these names, and in one sentence, or none, what it leaves open.
+    """Read the labels of the named files from a table; return them with a sentence about missing and unused labels.
 
-    It may have more files, and fewer; one that has none of them is of something else.
+    The sentence is empty if there are none. Raises FileError if the table has no label for any of the files.
     """
     labels: dict[str, int] = {}
     try:

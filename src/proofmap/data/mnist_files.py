@@ -1,4 +1,4 @@
-"""The full MNIST data set, read from a folder that holds its four official files."""
+"""The full MNIST data set, read from its four official files."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import torch
 from torch import Tensor
 
 from proofmap.data.idx import read_idx_hashed
-from proofmap.data.published_hashes import check
-from proofmap.errors import FileError, InputError
+from proofmap.data.published_files import check, check_split, first_file
+from proofmap.errors import FileError
 
 _STEMS = {"train": "train", "test": "t10k"}
 
 
 def mnist(folder: str | Path, split: Literal["train", "test"], *, verify: bool = True) -> tuple[Tensor, Tensor]:
-    """Images (N, 1, 28, 28), float32 in [0, 1], and labels (N,), int64: N = 60000 for "train", 10000 for "test".
+    """Load images (N, 1, 28, 28), float32 in [0, 1], and labels (N,), int64: N = 60000 for "train", 10000 for "test".
 
-    The files keep their published names, `train-images-idx3-ubyte` and so on, with or without `.gz`. One that is not
-    the published one, unpacked, is refused; with `verify=False`, files of any number of digits are read.
+    The files keep their published names, `train-images-idx3-ubyte` and so on, with or without `.gz`. Raises FileError
+    for a file whose unpacked content differs from the published one. With `verify=False`, files with any number of
+    digits are accepted.
 
     >>> try:
     ...     pm.data.mnist("nowhere", "test")
@@ -27,8 +28,7 @@ def mnist(folder: str | Path, split: Literal["train", "test"], *, verify: bool =
     ...     print(error)
     no t10k-images-idx3-ubyte and no t10k-images-idx3-ubyte.gz in nowhere: put the four official MNIST files there
     """
-    if split not in _STEMS:
-        raise InputError(f"got split {split!r}, expected 'train' or 'test'")
+    check_split(split)
     stem = _STEMS[split]
     images = _read(Path(folder), f"{stem}-images-idx3-ubyte", verify)  # (N, 28, 28)
     labels = _read(Path(folder), f"{stem}-labels-idx1-ubyte", verify)  # (N,)
@@ -41,15 +41,9 @@ def mnist(folder: str | Path, split: Literal["train", "test"], *, verify: bool =
 
 
 def _read(folder: Path, name: str, verify: bool) -> Tensor:
-    path = _find(folder, name)
+    missing = f"no {name} and no {name}.gz in {folder}: put the four official MNIST files there"
+    path = first_file(folder / name, folder / f"{name}.gz", otherwise=missing)
     elements, digest = read_idx_hashed(path)
     if verify:
         check(path, name, digest)
     return elements
-
-
-def _find(folder: Path, name: str) -> Path:
-    for path in (folder / name, folder / f"{name}.gz"):
-        if path.is_file():
-            return path
-    raise FileError(f"no {name} and no {name}.gz in {folder}: put the four official MNIST files there")

@@ -21,6 +21,7 @@ from proofmap.explainers.methods.empirical import EmpiricalEVA
 from proofmap.explainers.methods.eva import EVA
 from proofmap.explainers.methods.smooth import SmoothEVA
 from proofmap.explainers.objective_gradients import value_and_gradient
+from proofmap.explainers.statements.proven_ranks import ranks, searched, standing
 from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
@@ -28,15 +29,15 @@ from proofmap.graph.opaque import opaque_node
 from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
-from proofmap.runtime.outward_numbers import NOT_COVERED
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_number
-from proofmap.text.proven_ranks import ranks, searched, standing
-from proofmap.text.wording import around, plural, radius, share
+from proofmap.text.verdict import Verdict
+from proofmap.text.verdict_wording import FIRST_WORDS, sentence
+from proofmap.text.wording import around, capitalised, plural, radius, share
 from proofmap.verify.radius import RadiusTrials, radius_until
 
 if TYPE_CHECKING:
-    from proofmap.plots.explanation_figure import Picture
+    from proofmap.plots.figure_page import Picture
 
 _MAP_RADIUS_SHARE = 0.35  # radius of a map's ball, as a share of the range of the values
 _BLEND_DRAWS, _MIN_BLEND_DRAWS = 200, 50  # random points of BlendEVA: usual and smallest number; two gradients each
@@ -74,7 +75,8 @@ class Answer:
 
         `proof.plot()` draws the scores of the proof.
         """
-        from proofmap.plots.explanation_figure import Heading, draw  # and with it matplotlib, which takes a while
+        from proofmap.plots.explanation_figure import draw  # imports matplotlib, which takes a while
+        from proofmap.plots.figure_page import Heading
 
         kind = f"Map: {self.map.method}, {around(self.map.settings)}. The map is an estimate, not a proof."
         return draw(self.map, headings=[Heading(self._verdict(k), kind) for k in range(len(self.map))])
@@ -82,7 +84,7 @@ class Answer:
     def _verdict(self, k: int) -> str:
         """Return the title of sample k: what is proven about it."""
         if self.proof is not None and _radius_of(self.proof, k) > 0:
-            from proofmap.text.figure_titles import title  # imports this package
+            from proofmap.plots.figure_titles import title  # imports this package
 
             return title(self.proof, k, None)
         reason = self.said[1] if self.proof is None else f"{_NOT_PROVEN}: no radius of this input could be proven."
@@ -169,7 +171,7 @@ class _ExplainRequest:
         found = self._explained(made)
         fit = "" if draws == _SMOOTH_DRAWS else f" (usually {_SMOOTH_DRAWS}; the time allows no more)"
         ties = standing(found, 0) if len(found) == 1 else ""
-        ties = f" {ties[:1].upper()}{ties[1:]}." if ties else ""
+        ties = f" {capitalised(ties)}." if ties else ""
         return found, (
             f"Map: SmoothEVA, the mean of {draws} gradients{fit} over a large ball, {around(found.settings)}. It shows "
             f"which groups carry the evidence for the class. {_ESTIMATE}{ties}"
@@ -226,12 +228,11 @@ class _ExplainRequest:
         method = Exact(seconds=alone) if alone >= _MIN_EXACT_SECONDS else None
         ball = Ball(eps, domain=self.domain)
         found = self._explained(EVA(self.model, ball, groups=self._cells, bounds=method, progress=self.progress))
-        rounding = "" if found.overlap.rigorous else f" {NOT_COVERED[:1].upper()}{NOT_COVERED[1:]}."
         how = "There was no time for a search: the scores of the proof are differences of upper bounds."
         if method is not None:
             limit = plural(ceil(alone), "second")
             how = f"A search of at most {limit} per sample made the intervals of the scores as narrow as it could."
-        return found, f"Proven: {_result(found, eps)}. {how}{rounding}"
+        return found, f"{_result(found, eps)}. {how}"
 
     @property
     def _cells(self) -> grouping.Groups:
@@ -247,7 +248,7 @@ class _ExplainRequest:
 
 
 _ESTIMATE = "This map is an estimate of importance, not a proof."
-_NOT_PROVEN = "NOT proven"
+_NOT_PROVEN = FIRST_WORDS["unproven"]
 
 
 def _radius_of(e: Explanation, k: int) -> float:
@@ -265,13 +266,15 @@ def _no_radius(tried: RadiusTrials) -> str:
 
 
 def _result(e: Explanation, eps: Tensor) -> str:
-    """Return the result of a proof: the ball of one sample, or the proven samples and their smallest radius."""
-    if len(e) > 1:
-        proven, least = share(int((eps > 0).sum()), len(e), "sample"), radius(float(eps[eps > 0].min()))
-        return f"the class of {proven} does not change within a radius of its own, {least} or more"
-    sentence = ranks(e, 0).sentence if searched(e) else ""
-    most = f"; {sentence}" if sentence else ""
-    return f"no input in the ball ({around(e.settings)}) changes the class{most}"
+    """Return the result of a proof: the verdict on one sample, or the proven samples and their smallest radius."""
+    proven, rigorous = Verdict("decision", "proven"), e.overlap.rigorous
+    if len(e) == 1:
+        said = sentence(proven, f"the ball ({around(e.settings)})", rigorous=rigorous)
+        most = ranks(e, 0).sentence if searched(e) else ""
+        return capitalised(said) + (f"; {most}" if most else "")
+    many, least = share(int((eps > 0).sum()), len(e), "sample"), radius(float(eps[eps > 0].min()))
+    said = sentence(proven, "the sample's ball", rigorous=rigorous)
+    return f"{capitalised(said)}, for {many}; each has its own radius, {least} or more"
 
 
 def _limits(x: Tensor, domain: tuple[Any, Any] | str | None) -> tuple[tuple[Any, Any] | None, str]:

@@ -10,12 +10,12 @@ from typing import Literal
 
 from proofmap.errors import InputError, ProofmapWarning
 from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.statements.proven_ranks import searched
 from proofmap.proof.certificate import Certificate
 from proofmap.proof.make_certificate import CertificateSubject, Certified, ModelFile, certify, splits
 from proofmap.proof.never_weaker import Explained
 from proofmap.proof.proof_tree import growth_for
 from proofmap.runtime.progress_bar import ProgressBar
-from proofmap.text.proven_ranks import searched
 from proofmap.verify.overlap import Overlap
 
 

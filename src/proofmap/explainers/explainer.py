@@ -27,7 +27,7 @@ from proofmap.explainers.explanation import Explanation, Guarantee, spread
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import classes_of
 from proofmap.graph.input_tensor import as_samples
-from proofmap.graph.opaque import opaque_node
+from proofmap.graph.opaque import differentiable, opaque_node
 from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
@@ -92,6 +92,7 @@ class Explainer(ABC):
 
     guarantee: ClassVar[Guarantee]
     signed: ClassVar[bool] = False
+    needs_gradients: ClassVar[bool] = False  # of the network with respect to its input
 
     model: Network
     ball: Ball | None = None
@@ -269,9 +270,11 @@ class Explainer(ABC):
         )
 
     def _check_graph(self, graph: Graph) -> None:
-        """Raise InputError if a part of the network must be bounded but has no rule."""
+        """Raise InputError if a part of the network has no rule or no gradients, but needs them."""
         if self.guarantee == "certified":
             bounded(graph)
+        if self.needs_gradients:
+            differentiable(graph, type(self).__name__)
         foreign = opaque_node(graph)
         if foreign is not None and (self.ball is None or isinstance(self.ball.eps, str)):
             got = "no ball, hence " if self.ball is None else ""

@@ -31,7 +31,7 @@ from proofmap.verify.objective import decides
 from proofmap.verify.overlap import Overlap
 
 if TYPE_CHECKING:
-    from proofmap.plots.explanation_figure import Picture
+    from proofmap.plots.figure_page import Picture
     from proofmap.proof.certificate import Certificate
     from proofmap.proof.make_certificate import ModelFile
 

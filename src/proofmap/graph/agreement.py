@@ -22,11 +22,11 @@ LOGIT_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
 _REFERENCE_TOLERANCE = {
     torch.float32: 1e-2,
     torch.float64: 1e-6,
-}  # relative, too: two runtimes may differ by that
+}  # relative as well: the allowed difference between two runtimes
 
 
 class Cause(Enum):
-    """Why a graph and its model differ."""
+    """The reason for a difference between a graph and its model."""
 
     RANDOM = "two runs on the same batch differ"
     BATCH = "a sample alone gives something else than in a batch"

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from proofmap.errors import InputError, ModelError
 
-_ACTIVATIONS = {"identity": nn.Identity, "logistic": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU}
+_ACTIVATION_MODULES = {"identity": nn.Identity, "logistic": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU}
 _PROBE_ROWS = 64  # inputs at which a module is compared with its estimator
 _TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}  # allowed difference, relative to the largest value
 _KNOWN_CLASSIFIERS = "MLPClassifier, a linear classifier such as LogisticRegression, or a skorch net"
@@ -109,7 +109,7 @@ def _classifier(estimator: Any) -> nn.Module:
         raise InputError(f"from_sklearn got {_name(estimator)} of several labels at once, expected one class a row")
     if _is_instance(estimator, "MLPClassifier"):
         layers = [_linear(weight.T, bias) for weight, bias in zip(estimator.coefs_, estimator.intercepts_, strict=True)]
-        inner = [part for layer in layers[:-1] for part in (layer, _ACTIVATIONS[estimator.activation]())]
+        inner = [part for layer in layers[:-1] for part in (layer, _ACTIVATION_MODULES[estimator.activation]())]
         return nn.Sequential(*inner, _two_logits(layers[-1]))
     if _is_instance(estimator, "LinearClassifierMixin"):
         weight = np.atleast_2d(estimator.coef_)

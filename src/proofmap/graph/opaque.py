@@ -17,7 +17,9 @@ from torch import Tensor
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph.ir import Graph, Node
 
-FEW_POINTS, MANY_POINTS = 3, 31  # points at which a function is tried; many if an operation is known to mix samples
+Missing = tuple[tuple[str, str], ...]  # the operations without a rule: (node, operation)
+
+_FEW_POINTS, _MANY_POINTS = 3, 31  # points at which a function is tried; many if an operation is known to mix samples
 _SAMPLE_TOLERANCE = 1e-4  # allowed relative difference between a sample alone and in a batch
 
 Key = TypeVar("Key", bound=Hashable)
@@ -28,11 +30,10 @@ Self = TypeVar("Self", bound="OpaqueFunction")
 class OpaqueFunction(ABC):
     """A function of samples that another framework computes: (N, *input) -> (N, *shape).
 
-    missing: pairs (node, operation) for the operations without a rule. elements: the scalars that the computation of
-    one sample holds. gradients: whether autograd passes through.
+    elements: the scalars that the computation of one sample holds. gradients: whether autograd passes through.
     """
 
-    missing: tuple[tuple[str, str], ...]
+    missing: Missing
     elements: int
     gradients: bool
 
@@ -112,6 +113,11 @@ def bottlenecks(
         open_ = {name for name in (*open_, *outputs) if last.get(name, -1) > k}
         if len(open_) == 1 and open_.intersection(outputs):
             yield k, next(iter(open_))
+
+
+def trial_points(x: Tensor, *, mixed: bool) -> Tensor:
+    """Return x (1, *shape) and points around it; more of them if an operation is known to mix samples."""
+    return points_around(x, _MANY_POINTS if mixed else _FEW_POINTS)
 
 
 def points_around(x: Tensor, count: int) -> Tensor:

@@ -26,6 +26,24 @@ from proofmap.inputs.array_types import to_tensor
 from proofmap.inputs.family import resolve_mask
 from proofmap.settings import check_count, check_flag, check_settings, count, number
 
+__all__ = [
+    "Columns",
+    "Grid",
+    "Grouping",
+    "Groups",
+    "Pixels",
+    "SampleGrouping",
+    "Superpixels",
+    "Windows",
+    "columns",
+    "grid",
+    "mask_of",
+    "pixels",
+    "resolve",
+    "superpixels",
+    "windows",
+]
+
 Shape: TypeAlias = tuple[int, ...]
 Grouping: TypeAlias = Callable[[Shape], Tensor]
 

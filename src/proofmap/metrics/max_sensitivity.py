@@ -16,7 +16,7 @@ from proofmap.metrics.metric import Presets, ends_of, table
 from proofmap.metrics.stability import Stability
 from proofmap.settings import count
 
-_RADIUS = 0.2  # for inputs between 0 and 1
+_PAPER_RADIUS = 0.2  # for inputs between 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class MaxSensitivity(Stability):
     needs_radius: ClassVar[bool] = False
     presets: ClassVar[Presets] = table("norm", "half", "relative", "over", paper=(inf, None, True, "max"))
 
-    radius: float = _RADIUS
+    radius: float = _PAPER_RADIUS
     samples: int = count(50)
     domain: tuple[float | Tensor, float | Tensor] | None = (0.0, 1.0)
 
@@ -43,4 +43,4 @@ class MaxSensitivity(Stability):
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> MaxSensitivity:
         """Return the metric with the radius of the paper, scaled to the range of inputs."""
         low, high = ends_of(ball, values)
-        return cls(_RADIUS * (high - low), domain=ball.domain)
+        return cls(_PAPER_RADIUS * (high - low), domain=ball.domain)

@@ -6,7 +6,7 @@ A new metric is a frozen dataclass with a name, a subject and presets. It implem
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, fields
 from inspect import getattr_static
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, overload
@@ -19,9 +19,11 @@ from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.classes import target_of
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
-from proofmap.metrics.batched_logits import logits_at, rows_of
+from proofmap.metrics.batched_logits import Outcome, Score, logits_at, rows_of, score_at
 from proofmap.metrics.removal.fill_values import Uniform
+from proofmap.metrics.seeded_noise import Stream
 from proofmap.metrics.validation import check_attributions, check_call, check_explainer, check_method, check_overlap
+from proofmap.metrics.variables import Variables
 from proofmap.runtime.precision import full_precision
 from proofmap.settings import Check, check_settings
 from proofmap.storage.records import JSON, settings_to_json
@@ -75,6 +77,24 @@ class Case:
     target: Tensor  # (N,)
     subject: Any  # attributions: (N, *shape) in float64
     rows: int  # points in one batch
+
+    def ranks(self, variables: Variables, piece: slice, ties: Stream) -> Tensor:
+        """Return the ranks (n, G) of the variables of some samples, 0 for the most important."""
+        drawn = ties.next(len(self.x[piece]), variables.most, device=self.x.device)
+        return variables.ranks(self.subject[piece], drawn)
+
+    def points_each(self, piece: slice) -> int:
+        """Return how many points of each of some samples fit into one batch, at least one."""
+        return max(1, self.rows // len(self.x[piece]))
+
+    def scores(self, piece: slice, score: Score | Outcome, batches: Iterable[Tensor]) -> Tensor:
+        """Return the scores (n, S) in float64 of points (n, s, ...) of some samples, which come in batches."""
+        target, found = self.target[piece], []
+        for points in batches:
+            classes = target.repeat_interleave(points.shape[1])
+            flat = points.reshape(-1, *self.x.shape[1:])
+            found.append(score_at(self.graph, flat, classes, score, self.rows).view(len(target), -1))
+        return torch.cat(found, dim=1)
 
 
 class Metric(ABC, Generic[_Judged_contra]):

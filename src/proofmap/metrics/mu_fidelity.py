@@ -127,23 +127,19 @@ class MuFidelity(Metric[Samples]):
         return self._pairs(self._case(model, x, target, attributions), chosen)
 
     def _pairs(self, case: Case, chosen: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        x, rows, variables = case.x, case.rows, Variables.of(case.x, self.groups)
+        x, variables = case.x, Variables.of(case.x, self.groups)
         subsets = self._count(chosen, len(x), variables)
         baselines, random = Stream(self.seed, "baseline"), Stream(self.seed, "subsets")
         drops, totals = [], []
         with full_precision(x.device), torch.no_grad():
-            before = score_at(case.graph, x, case.target, self.score, rows)
-            for piece in pieces(len(x), subsets, rows):
-                present, part = variables.cut(piece), x[piece]
+            before = score_at(case.graph, x, case.target, self.score, case.rows)
+            for piece in pieces(len(x), subsets, case.rows):
+                present, start = variables.cut(piece), x[piece].flatten(1)[:, None]
                 baseline = baseline_at(self.baseline, x, piece, baselines).flatten(1)[:, None]
-                members = chosen[piece].to(x.device) if chosen is not None else self._draw(present, len(part), random)
-                after = []
-                for subset in members.split(max(1, rows // len(part)), dim=1):
-                    points = torch.where(present.at_entries(subset), baseline, part.flatten(1)[:, None])
-                    classes = case.target[piece].repeat_interleave(subset.shape[1])
-                    scores = score_at(case.graph, points.view(-1, *x.shape[1:]), classes, self.score, rows)
-                    after.append(scores.view(len(part), -1))
-                drops.append(before[piece, None] - torch.cat(after, dim=1))
+                members = chosen[piece].to(x.device) if chosen is not None else self._draw(present, len(start), random)
+                some = members.split(case.points_each(piece), dim=1)
+                changed = (torch.where(present.at_entries(subset), baseline, start) for subset in some)
+                drops.append(before[piece, None] - case.scores(piece, self.score, changed))
                 sums = present.sums(case.subject[piece])  # (n, G)
                 totals.append((members.double() @ sums[:, :, None])[:, :, 0])
         return torch.cat(drops), torch.cat(totals)

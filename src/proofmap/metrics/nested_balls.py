@@ -32,7 +32,6 @@ def nested(case: Case, variables: Variables, steps: int, seed: int) -> Iterator[
         present = variables.cut(piece)
         near = x[piece].repeat_interleave(steps, dim=0)  # (n K, *shape)
         classes = case.target[piece].repeat_interleave(steps)
-        ranks = present.ranks(case.subject[piece], ties.next(len(x[piece]), present.most, device=x.device))
-        free = present.first(ranks, index, steps).view(near.shape)
+        free = present.first(case.ranks(present, piece, ties), index, steps).view(near.shape)
         for some in pieces(len(near), 1, case.rows):
             yield Balls(near[some], classes[some], free[some])

@@ -108,7 +108,7 @@ class RobustnessSr(Metric[Samples]):
 
     @classmethod
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> RobustnessSr:
-        """With adversaries as far as inputs reach."""
+        """Return the metric whose `largest` distance is the range of inputs."""
         low, high = ends_of(ball, values)
         return cls(norm=ball.norm, domain=ball.domain or (-inf, inf), largest=high - low)
 

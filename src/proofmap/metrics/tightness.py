@@ -21,7 +21,7 @@ from proofmap.verify.overlap import Overlap
 
 Above: TypeAlias = Literal["zero", "attack"]
 
-_TOLERANCE = 1e-3  # absolute and relative difference of values that count as equal
+_EQUALITY_TOLERANCE = 1e-3  # absolute and relative difference of values that count as equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class Tightness(Metric[Overlap]):
         attacks = [attack(case.graph, family.pick(p), case.target[p], steps=self.attack_steps)[0] for p in parts]
         met = torch.cat(attacks)
         above = met - upper
-        if bool((above > _TOLERANCE * (1 + upper.abs())).any()):
+        if bool((above > _EQUALITY_TOLERANCE * (1 + upper.abs())).any()):
             worst = int(above.argmax())
             raise InputError(
                 f"Tightness got an overlap of at most {float(upper[worst]):.3g} at sample {worst}, where an "
@@ -108,7 +108,9 @@ def _check_same(case: Case) -> None:
             f"Tightness got target {case.target.tolist()} and an overlap of target {overlap.target.tolist()}, expected "
             "the same"
         )
-    if not torch.allclose(margins(case.logits, case.target), overlap.nominal, rtol=_TOLERANCE, atol=_TOLERANCE):
+    if not torch.allclose(
+        margins(case.logits, case.target), overlap.nominal, rtol=_EQUALITY_TOLERANCE, atol=_EQUALITY_TOLERANCE
+    ):
         raise InputError(
             "Tightness got an overlap that differs at x itself from the model's margin there, expected one of this "
             "model and these samples, with objective='margin' and no rival"

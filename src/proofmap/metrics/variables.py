@@ -53,7 +53,7 @@ class Variables:
 
     @property
     def counts(self) -> Tensor:
-        """How many variables each sample has: (1 or N,)."""
+        """The number of variables of each sample: (1 or N,)."""
         return (self.sizes > 0).sum(1)
 
     def sums(self, values: Tensor) -> Tensor:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 
 from proofmap.errors import InputError
 from proofmap.explainers.explanation import Explanation
-from proofmap.plots.explanation_figure import Picture
+from proofmap.plots.figure_page import Picture
+from proofmap.plots.figure_titles import importance
 from proofmap.plots.overlay import colours, ends, numbers, picture_of, pixels_of
-from proofmap.text.figure_titles import importance
-from proofmap.text.wording import around, rounding_note
+from proofmap.text.verdict import Verdict
+from proofmap.text.verdict_wording import sentence
+from proofmap.text.wording import around
 
 _CELL_SIDE = 0.95  # inches
 _MAX_SAMPLES = 12
+_CAPTION_LINE = 84  # characters of a line below the maps
 
 
 def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Picture:
@@ -52,10 +56,17 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
     figure.text(
         0.01,
         0.05 / height,
-        f"Towards the class of the column: red, add ink; blue, remove it ({importance(every)}).\n"
-        f"Bold frame: proven for the ball ({around(every.settings, count=0)}){rounding_note(every.settings)}:\n"
-        "neither adding alone nor removing alone reaches that class.",
+        _caption(every),
         fontsize=8,
         va="bottom",
     )
     return figure
+
+
+def _caption(every: Explanation) -> str:
+    """Return the meaning of the colours, and the verdict that a bold frame stands for."""
+    colours = f"Towards the class of the column: red, add ink; blue, remove it ({importance(every)})."
+    ball, proven = f"the ball ({around(every.settings, count=0)})", Verdict("targeted", "proven")
+    rigorous = bool(every.settings.get("rigorous"))
+    frame = f"Bold frame: {sentence(proven, ball, rigorous=rigorous, aim='that of the column')}."
+    return "\n".join([colours, *wrap(frame, _CAPTION_LINE)])

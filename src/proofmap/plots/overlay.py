@@ -15,9 +15,9 @@ Array: TypeAlias = NDArray[np.float64]
 
 _UNSIGNED_MAP, _SIGNED_MAP = "magma", "RdBu_r"  # matplotlib colour maps
 _UNSIGNED_BAR = "#5c2482"
-_UNKNOWN_GREY = 0.5  # for values that are not finite
+_UNKNOWN_GREY = 0.5  # stands for values that are not finite
 _LUMA = np.array([0.299, 0.587, 0.114])  # weights of red, green and blue (ITU-R BT.601)
-LINES = (
+LINE_COLOURS = (
     "#0072b2",
     "#d55e00",
     "#009e73",
@@ -25,7 +25,7 @@ LINES = (
     "#e69f00",
     "#56b4e9",
 )  # Okabe and Ito: distinguishable for colour-blind readers
-PROVEN, REST = LINES[0], "#999999"
+PROVEN_COLOUR, OTHER_COLOUR = LINE_COLOURS[0], "#999999"
 
 
 def colours(signed: bool) -> Colormap:

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.proven_scores import between
+from proofmap.explainers.statements.proven_ranks import Ranks, ranks
 from proofmap.plots.outline import outline
 from proofmap.plots.overlay import Array, bar_colour, numbers
-from proofmap.text.proven_ranks import Ranks, ranks
 
-BEYOND = 3.0  # whiskers are cut at this multiple of the longest bar
+MAX_WHISKER_RATIO = 3.0  # whiskers are cut at this multiple of the longest bar
 # A white line on a wider black line, visible on dark and on bright colours: (upper line, lower line).
 _PROVEN_LINES: Any = ({"color": "white", "linewidth": 1.5}, {"color": "black", "linewidth": 3.0})
 _OPEN_LINES: Any = (
@@ -45,7 +45,7 @@ class Bars:
 
     @property
     def solid(self) -> list[bool]:
-        """For each bar, whether it is drawn solid; True for all if there are neither ranks nor ties."""
+        """The bars that are drawn solid: all of them if there are neither ranks nor ties."""
         if self.ties is not None:
             return [not tie for tie in self.ties]
         return [self.ranks is None or group in self.ranks.proven for group in self.groups]
@@ -84,7 +84,7 @@ def _reach(values: Array, intervals: Array | None, scale: tuple[float, float], s
     """Return the range of the axis: symmetric for signed scores, else from 0 to the largest value."""
     low, high = scale if signed else (min(0.0, values.min()), max(0.0, values.max()))
     if intervals is not None:
-        most = BEYOND * max(-low, high)
+        most = MAX_WHISKER_RATIO * max(-low, high)
         ends = intervals[np.isfinite(intervals)]
         low, high = max(-most, min(low, *ends)), min(most, max(high, *ends))
         low, high = (-max(-low, high), max(-low, high)) if signed else (low, high)

@@ -15,21 +15,22 @@ from matplotlib.colors import Normalize
 
 from proofmap.errors import InputError
 from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.statements.proven_ranks import searched
 from proofmap.inputs.domain import common_beginning
-from proofmap.plots.explanation_figure import BARS, PLAIN, Picture
+from proofmap.plots.explanation_figure import MAX_BARS
+from proofmap.plots.figure_page import PLAIN_STYLE, Picture
+from proofmap.plots.figure_titles import caption, group_name
 from proofmap.plots.overlay import Array, numbers
 from proofmap.plots.score_chart import Bars, draw_bars
-from proofmap.text.figure_titles import caption, group_name
 from proofmap.text.group_places import place
-from proofmap.text.proven_ranks import searched
 
 _WIDTH = 9.0  # inches
 _ROW_HEIGHT = 0.26  # inches per group
 _TEXT_SIZE = 7.5  # points
 _BINS = 80  # bins along the scores: the dots of a bin are drawn side by side
-_MAX_OFFSET = 0.38  # of a dot from the middle of its row, in row heights
-_DOT_DISTANCE = 0.07  # between two dots side by side, in row heights
-_COLOUR_MAP = "coolwarm"  # for values from low to high
+_MAX_OFFSET = 0.38  # the largest distance of a dot from the middle of its row, in row heights
+_DOT_DISTANCE = 0.07  # the distance of two dots side by side, in row heights
+_COLOUR_MAP = "coolwarm"  # low values are blue, high values are red
 
 
 def summary(e: Explanation, columns: Sequence[str] | None = None) -> Picture:
@@ -49,13 +50,13 @@ def summary(e: Explanation, columns: Sequence[str] | None = None) -> Picture:
         raise InputError(f"got {len(columns)} names for the columns of samples {tuple(e.x.shape[1:])}")
     scores, mask, x = numbers(e.scores), e.mask[0].cpu().numpy(), numbers(e.x.flatten(1))
     means = np.nan_to_num(np.abs(scores)).mean(axis=0)
-    order = np.argsort(-means, kind="stable")[:BARS]
+    order = np.argsort(-means, kind="stable")[:MAX_BARS]
     inside = [mask == group for group in order]
     named = columns or [str(k) for k in range(x.shape[1])]
     labels = [_label(x[:, each], np.array(named)[each].tolist()) if e.x.ndim == 2 else place(each) for each in inside]
     values = np.stack([x[:, each.ravel()].mean(axis=1) for each in inside], axis=1)
     ends = numbers(e.intervals.mean(dim=0))[order] if searched(e) and not e.signed else None
-    with matplotlib.rc_context(PLAIN):
+    with matplotlib.rc_context(PLAIN_STYLE):
         height = _ROW_HEIGHT * len(order) + 1.35
         figure = Picture(figsize=(_WIDTH, height), dpi=110, facecolor="white")
         FigureCanvasAgg(figure)

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
 from proofmap.explainers.explanation import Explanation
-from proofmap.plots.overlay import LINES, bar_colour, colours, numbers
-from proofmap.plots.score_chart import BEYOND, bars_of
-from proofmap.text.proven_ranks import searched
+from proofmap.explainers.statements.proven_ranks import searched
+from proofmap.plots.overlay import LINE_COLOURS, bar_colour, colours, numbers
+from proofmap.plots.score_chart import MAX_WHISKER_RATIO, bars_of
 
 _MAX_SHADE = 0.55  # position of the largest score in the colour map behind the series
 
@@ -34,10 +34,12 @@ def draw_series(above: Axes, below: Axes, e: Explanation, k: int, scale: tuple[f
         look: Any = {"color": paint} if solid else {"facecolor": "white", "edgecolor": paint, "hatch": "//////"}
         below.bar((start + stop) / 2, score, 0.9 * (stop - start), **look)
     for channel, line in enumerate(values):
-        above.plot(line, color="black" if len(values) == 1 else LINES[channel % len(LINES)], linewidth=1.0)
+        above.plot(
+            line, color="black" if len(values) == 1 else LINE_COLOURS[channel % len(LINE_COLOURS)], linewidth=1.0
+        )
     if bars.intervals is not None:
         centres = np.array([np.flatnonzero(mask == group).mean() for group in groups])
-        most = BEYOND * max(-low, high)
+        most = MAX_WHISKER_RATIO * max(-low, high)
         first, last = np.clip(bars.intervals, -most, most).T
         look = {"color": "black", "linewidth": 1.1, "path_effects": [withStroke(linewidth=2.6, foreground="white")]}
         below.vlines(centres, first, last, zorder=3, **look)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, get_args
 
 from proofmap.bench.compare import column
 from proofmap.bench.mean_ranks import MEAN_RANK
-from proofmap.bench.statistics import HEAD, Cell, Column, Mark, Table
+from proofmap.bench.statistics import CSV_COLUMNS, Cell, Column, Mark, Table
 from proofmap.errors import FileError
 from proofmap.metrics import METRICS
 from proofmap.sources.limited_reads import read_text
@@ -52,9 +52,9 @@ def _csv(path: Path, text: str) -> tuple[str, Iterator[_Entry]]:
         head, *lines = list(csv.reader(io.StringIO(text), strict=True)) or [[]]
     except csv.Error as error:
         raise FileError(f"{path} is no CSV table: {error}") from error
-    if head not in (HEAD, HEAD[:-1]):
-        raise FileError(f"{path} starts with {','.join(head)!r:.80}, expected the head {','.join(HEAD)}")
-    titles = {line[-1] for line in lines if len(line) == len(HEAD) == len(head)}
+    if head not in (CSV_COLUMNS, CSV_COLUMNS[:-1]):
+        raise FileError(f"{path} starts with {','.join(head)!r:.80}, expected the head {','.join(CSV_COLUMNS)}")
+    titles = {line[-1] for line in lines if len(line) == len(CSV_COLUMNS) == len(head)}
     if len(titles) > 1:
         raise FileError(f"{path} compares methods on {', and on '.join(sorted(titles))!s:.160}, expected one")
     title = next(iter(titles), "") or f"{path.name}, {_UNNAMED}"

@@ -8,23 +8,14 @@ from dataclasses import dataclass
 
 from proofmap.explainers import Explanation
 from proofmap.explainers.explanation import Guarantee
-from proofmap.report.explanatory_text import (
-    RELATION,
-    ClaimText,
-    Names,
-    ball,
-    claim,
-    name_of,
-    number,
-    quantity,
-    sources,
-)
+from proofmap.explainers.statements.proven_ranks import ranks, searched
 from proofmap.report.finding_pictures import Maps, Place, ScoreBar, bars, columns_of, maps, places
+from proofmap.report.finding_texts import Names, ball, claim, name_of, quantity, sources
 from proofmap.report.number_line import Axis
-from proofmap.report.two_sided_bounds import Range, verdict
-from proofmap.text.proven_ranks import ranks, searched
-from proofmap.text.verdict import BADGES, Kind, Outcome, kind_of
-from proofmap.text.wording import around, plural, rounding_note, score_means
+from proofmap.text.guarantee_statements import Statements
+from proofmap.text.verdict import Kind, Outcome, OverlapBounds, Verdict
+from proofmap.text.verdict_wording import BADGES, RELATIONS, rounding_note
+from proofmap.text.wording import around, capitalised, number, plural, score_means
 
 _TABLE_SCORES = 10  # the largest scores, shown in the table of a finding
 
@@ -34,7 +25,7 @@ class Side:
     """The bounds of an overlap, as text and numbers."""
 
     label: str
-    known: Range
+    known: OverlapBounds
     lower: str
     upper: str  # "none" if nothing is proven
     rows: list[tuple[str, str, str]]
@@ -56,7 +47,7 @@ class Finding:
     guarantee: Guarantee
     verdict: Outcome
     badge: str
-    claim: ClaimText
+    claim: Statements
     quantity: str
     ball: str  # a sentence
     around: str  # a short form, with a note about rounding errors
@@ -76,26 +67,25 @@ class Finding:
     named: bool  # whether columns have names
 
 
-def finding_of(name: str, record: str, subject: str, e: Explanation, known: tuple[Range, ...], names: Names) -> Finding:
-    """Return the finding for an explanation of one sample, with the known bounds of its overlaps."""
-    kind = kind_of(e)
-    answer = verdict(kind, known)
+def finding_of(name: str, record: str, subject: str, e: Explanation, verdict: Verdict, names: Names) -> Finding:
+    """Return the finding for an explanation of one sample, with the verdict on it."""
+    kind, outcome = verdict.kind, verdict.outcome
     aim, title = name_of(int(e.target[0]), names), name_of(int(e.overlap.target[0]), names)
-    sides = [_side(side) for side in known]
+    sides = [_side(side) for side in verdict.bounds]
     largest = places(e, _TABLE_SCORES)
-    note = rounding_note(e.settings) if e.guarantee == "certified" else ""
+    note = rounding_note(bool(e.settings.get("rigorous"))) if e.guarantee == "certified" else ""
     return Finding(
         id=name,
         title=f"{e.method}, from {title} towards {aim}" if e.opposite else f"{e.method}, why {aim}",
         record=record,
         kind=kind,
         guarantee=e.guarantee,
-        verdict=answer,
-        badge=BADGES[answer],
-        claim=claim(e, 0, kind, known, answer, names),
+        verdict=outcome,
+        badge=BADGES[outcome],
+        claim=claim(e, 0, verdict, names),
         quantity=quantity(e) if kind in ("other", "smoothed") else "the adversarial overlap",
         ball=ball(e.settings, 0, 1),
-        around=around(e.settings) + (note if answer == "proven" else ""),
+        around=around(e.settings) + (note if outcome == "proven" else ""),
         family=around(e.settings, count=0) + note,
         explained=int(e.overlap.target[0]),
         sides=sides,
@@ -123,7 +113,7 @@ def _proof(e: Explanation) -> str:
     if not searched(e):
         return "The scores themselves are not proven."
     sentence = ranks(e, 0).sentence
-    most = f" {sentence[:1].upper()}{sentence[1:]}." if sentence else ""
+    most = f" {capitalised(sentence)}." if sentence else ""
     return f"The true score of each group is proven to lie in its interval.{most}"
 
 
@@ -135,7 +125,7 @@ def _marks(e: Explanation) -> list[tuple[str, str]]:
     return [("solid", among), ("open", f"not {among}"), ("whisker", "the proven interval of the true score")]
 
 
-def _side(known: Range) -> Side:
+def _side(known: OverlapBounds) -> Side:
     label = {"+": "Raising values alone", "-": "Lowering values alone", None: "The whole ball"}[known.half]
     upper = "none" if known.upper is None else number(known.upper, "certified")
     return Side(label, known, number(known.lower, "sampled"), upper, sources(known))
@@ -163,4 +153,4 @@ def _caption(e: Explanation, kind: Kind, aim: str) -> str:
 def _frozen(e: Explanation, sides: int) -> Iterator[str]:
     """Yield the headings of the columns with bounds of AO(B_u)."""
     for half in ("raising", "lowering") if sides == 2 else ("",) * sides:
-        yield f"AO without it{', ' if half else ''}{half} {RELATION[e.guarantee]}"
+        yield f"AO without it{', ' if half else ''}{half} {RELATIONS[e.guarantee]}"

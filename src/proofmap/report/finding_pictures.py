@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from proofmap.explainers import Explanation
+from proofmap.explainers.statements.proven_ranks import Ranks, ranks, searched
 from proofmap.plots.outline import outline
 from proofmap.plots.overlay import Array, coloured, colours, ends, overlaid, picture_of, pixels_of
-from proofmap.plots.score_chart import BEYOND
+from proofmap.plots.score_chart import MAX_WHISKER_RATIO
 from proofmap.text.group_places import first_names, largest
-from proofmap.text.proven_ranks import Ranks, ranks, searched
 
 _MIN_SIDE, _MAX_SIDE = 224, 448  # pixels of the longer side: smaller pictures are enlarged, larger ones reduced
 _DASH = 4  # length of a dash in pixels
@@ -32,7 +32,7 @@ _REGIONS = (
 
 
 @dataclass(frozen=True)
-class Panel:
+class PagePicture:
     """A picture and its alternative text."""
 
     source: str
@@ -46,9 +46,9 @@ class Panel:
 class Maps:
     """An image, the map of its scores, and both overlaid; `low` and `high` are the ends of the colour scale."""
 
-    input: Panel
-    scores: Panel
-    overlay: Panel
+    input: PagePicture
+    scores: PagePicture
+    overlay: PagePicture
     low: float
     high: float
 
@@ -132,7 +132,7 @@ def _regions(values: Array, what: str, side: str) -> str:
     return f"{what} {regions}; the largest is at row {row}, column {column}."
 
 
-def means(maps: NDArray[Any], names: Sequence[str]) -> tuple[list[Panel], float, float, bool]:
+def means(maps: NDArray[Any], names: Sequence[str]) -> tuple[list[PagePicture], float, float, bool]:
     """Return (a panel for each mean map (K, *shape), low, high, signed). Maps that are not images have no panels."""
     if maps.ndim not in (3, 4) or not len(maps):
         return [], 0.0, 1.0, False
@@ -182,7 +182,7 @@ def bars(shown: list[Place]) -> Iterator[ScoreBar]:
     """Yield the scores as bars on a common axis. Ends of intervals far beyond the scores do not extend the axis."""
     scores = np.nan_to_num(np.array([place.score for place in shown]))
     low, high = min(float(scores.min()), 0.0), max(float(scores.max()), 0.0)
-    most = BEYOND * max(-low, high)
+    most = MAX_WHISKER_RATIO * max(-low, high)
     ends = [end for place in shown for end in place.interval or () if abs(end) <= most]
     low, high = min([low, *ends]), max([high, *ends])
     reach = (high - low) or 1.0
@@ -202,7 +202,7 @@ def _outlined(found: Ranks) -> str:
     return f"Outlined: {found.sentence}."
 
 
-def _panel(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ranks | None = None) -> Panel:
+def _panel(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ranks | None = None) -> PagePicture:
     """Return a PNG of values in [0, 1], (H, W) or (H, W, 3), in a size that is sharp on screen and paper.
 
     marks: groups of the mask (H, W) or (C, H, W) to outline. Groups that are proven to matter most get solid lines.
@@ -219,7 +219,7 @@ def _panel(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ran
     buffer = BytesIO()
     image.save(buffer, "PNG", optimize=True)
     source = f"data:image/png;base64,{b64encode(buffer.getvalue()).decode()}"
-    return Panel(source, alt, *image.size, longer >= _MIN_SIDE)
+    return PagePicture(source, alt, *image.size, longer >= _MIN_SIDE)
 
 
 def _mark(image: Image.Image, mask: NDArray[Any], marks: Ranks) -> None:

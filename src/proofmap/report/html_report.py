@@ -5,7 +5,6 @@ The template escapes all texts that come from files (names, settings, numbers).
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -13,27 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from torch import nn
 
 from proofmap.bench import Table
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation
 from proofmap.graph import Graph
-from proofmap.report.comparison import comparison
-from proofmap.report.explanatory_text import Names, number
-from proofmap.report.number_line import Axis
+from proofmap.report.attacked_overlaps import attacked, checked
+from proofmap.report.finding_texts import Names
 from proofmap.report.provenance import day, records_of
-from proofmap.report.two_sided_bounds import attacked, checked
 from proofmap.runs import Results
 from proofmap.sources import Model
 from proofmap.storage.records import write_atomic
-from proofmap.text.verdict import GLYPHS
 from proofmap.text.wording import plural
 
 if TYPE_CHECKING:
-    from proofmap.report.finding_page import Finding
     from proofmap.report.network_data import NetworkPage
+    from proofmap.report.panel import PanelSource
 
 _MAX_MAPS = 500  # a browser opens a page with more maps slowly
 
@@ -48,6 +43,7 @@ def report(
     runs: Sequence[tuple[str, Results]] = (),
     by: str | None = None,
     date: date | None = None,
+    panels: Sequence[PanelSource] = (),
 ) -> None:
     """Write the report of named explanations to `out`. The same arguments give the same bytes.
 
@@ -58,6 +54,7 @@ def report(
     runs: named results of data sets; the report shows their totals. They do not contain their samples, so the model is
     only checked to be the same.
     by: the author of the report. date: the date of the report, by default today.
+    panels: functions that return further sections of the page, shown after the others.
     """
     if not explanations and not runs:
         raise InputError("got no explanation and no run, expected at least one to report on")
@@ -72,26 +69,25 @@ def report(
         about = results.about["model"]
         if network is not None:
             checked(network, torch.zeros(1, *about["shape"]), name, about["sha256"])
-    from proofmap.report.dataset_run_panels import data_set  # imports matplotlib, which is slow
-    from proofmap.report.finding_pictures import gradient
+    from proofmap.report.finding_pictures import gradient  # imports matplotlib, which is slow
     from proofmap.report.network_data import networks_of
+    from proofmap.report.panel import TEMPLATES, ReportData
+    from proofmap.report.panels import PANELS
 
     reached = [None if network is None else attacked(network, name, e) for name, e in explanations]
-    data_sets = [data_set(at, name, results, given) for at, (name, results) in enumerate(runs, start=1)]
     records, ids = records_of(explanations)
     networks = networks_of(explanations, classes, reached, ids, given)
-    page = _TEMPLATES.get_template("report.html").render(
+    data = ReportData(networks, runs, table, records, given)
+    shown = [panel for source in (*PANELS, *panels) for panel in source(data)]
+    _check_ids([panel.id for panel in shown])
+    page = TEMPLATES.get_template("report.html").render(
         version=sys.modules["proofmap"].__version__,
         headline=_headline(networks, [results for _, results in runs]),
         date=day(datetime.now().astimezone().date() if date is None else date),
         by=by,
-        networks=networks,
-        data_sets=data_sets,
-        axis=_axis([finding for network in networks for finding in network.findings]),
-        records=records,
-        comparison=None if table is None else comparison(table),
+        panels=shown,
+        styles=dict.fromkeys(panel.style for panel in shown),
         ramps={"positive": gradient(signed=False), "signed": gradient(signed=True)},
-        glyphs=GLYPHS,
     )
     write_atomic(out, page.encode(errors="replace"), ours=True)  # names may contain lone surrogates
 
@@ -117,11 +113,11 @@ def _check_classes(explanations: Sequence[tuple[str, Explanation]], given: Names
             raise InputError(f"got {got} for the classes, expected one for class {wrong} of {name} too")
 
 
-def _axis(findings: Sequence[Finding]) -> Axis:
-    """Return the axis of the summary. Very loose upper bounds exceed it, so that the other bars stay readable."""
-    sides = [side for finding in findings for side in finding.sides]
-    reach = 2 * max((abs(side.known.lower) for side in sides if math.isfinite(side.known.lower)), default=math.inf)
-    return Axis.over(max(-reach, min(end, reach)) for side in sides for end in side.ends())
+def _check_ids(ids: Sequence[str]) -> None:
+    """Refuse two panels with one id: links would lead to the first of them."""
+    twice = next((name for name in ids if ids.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"got two panels with the id {twice!r}, expected one: give the new panel another id")
 
 
 def _headline(networks: Sequence[NetworkPage], runs: Sequence[Results]) -> str:
@@ -130,17 +126,3 @@ def _headline(networks: Sequence[NetworkPage], runs: Sequence[Results]) -> str:
     about = f"{plural(findings, 'finding')} about {plural(inputs, 'input')} of {plural(len(networks), 'model')}"
     samples = f"{plural(sum(map(len, runs)), 'sample')} of {plural(len(runs), 'data set')}"
     return "; ".join([*([about] if findings else []), *([samples] if runs else [])])
-
-
-def _score(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−")
-
-
-_TEMPLATES = Environment(
-    loader=PackageLoader("proofmap", "report"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_TEMPLATES.filters |= {"place": "{:.2f}%".format, "score": _score, "bound": number}

@@ -14,14 +14,15 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation
-from proofmap.report.explanatory_text import Names, name_of
+from proofmap.explainers.statements.explained_verdict import verdict_of
 from proofmap.report.finding_page import Finding, finding_of
 from proofmap.report.finding_pictures import columns_of
+from proofmap.report.finding_texts import Names, name_of
 from proofmap.report.provenance import Fact, file_facts, network_digest, values_digest
-from proofmap.report.two_sided_bounds import ranges
 from proofmap.storage.hashing import hash_tensor
-from proofmap.text.verdict import BADGES, Outcome
-from proofmap.text.wording import beside, plural, share, taken_off
+from proofmap.text.verdict import Outcome
+from proofmap.text.verdict_wording import BADGES, CERTIFIED_ACCURACY
+from proofmap.text.wording import beside, capitalised, plural, share, taken_off
 
 _TABLE_VALUES = 200  # values of an input without a picture that its table shows
 
@@ -100,7 +101,7 @@ class NetworkPage:
         labelled = [subject for subject, _ in decided if subject.label is not None]
         if labelled:
             right = {subject.id for subject, finding in proven if finding.explained == subject.label}
-            yield share(len(right), len(labelled), "labelled input"), "Certified accuracy: proven and right"
+            yield share(len(right), len(labelled), "labelled input"), capitalised(CERTIFIED_ACCURACY)
 
 
 def networks_of(
@@ -135,7 +136,8 @@ def networks_of(
                 network.subjects.append(inputs[key])
             subject = inputs[key]
             name = f"{subject.id}-{len(subject.findings) + 1}"
-            subject.findings.append(finding_of(name, record, subject.name, e, ranges(whole, k, extra), classes))
+            verdict = verdict_of(whole, k, None if extra is None else float(extra[k]))
+            subject.findings.append(finding_of(name, record, subject.name, e, verdict, classes))
     return list(networks.values())
 
 
@@ -171,8 +173,7 @@ def _describe(network: NetworkPage, e: Explanation) -> None:
         if fact not in network.facts:
             network.facts.append(fact)
     off = e.settings.get("taken_off")
-    note = taken_off(off)
-    note = f"{note[:1].upper()}{note[1:]}."
+    note = f"{capitalised(taken_off(off))}."
     if off is not None and note not in network.notes:
         network.notes.append(note)
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from proofmap.errors import FileError, InputError
+from proofmap.errors import InputError
 from proofmap.explainers.origin import Source
 from proofmap.inputs.ball import Ball
 from proofmap.runs.audit import find_faults
 from proofmap.runs.chunk import Array
-from proofmap.runs.manifest import MANIFEST, MASK, ChunkEntry, Manifest, chunk_file, differences
+from proofmap.runs.manifest import MANIFEST, MASK, ChunkEntry, Manifest, chunk_file
 from proofmap.runs.results import Results
 from proofmap.runs.run_certificates import check_certifiable, write_certificates
 from proofmap.runs.run_job import Job, Setup
@@ -28,7 +28,7 @@ from proofmap.runs.worker import ChunkTask, Engine, ExplainedChunk, Failure, Loc
 from proofmap.runtime.progress_bar import ProgressBar, print_status
 from proofmap.sources import Model, Samples
 from proofmap.storage.hashing import digest, hash_values
-from proofmap.storage.resumable_folder import EventLog, locked, write_piece
+from proofmap.storage.resumable_folder import EventLog, check_same_work, locked, write_piece
 
 _LOG = logging.getLogger(__name__)
 
@@ -155,13 +155,10 @@ def _about(
 def _earlier_manifest(out: Path, about: dict[str, Any]) -> Manifest:
     """Return the manifest of an earlier start of this run; raise FileError if the folder has results of another run."""
     earlier = Manifest.load(out) if (out / MANIFEST).exists() else Manifest({})
-    different = differences(earlier.about, about)
-    if different and earlier.chunks:
-        raise FileError(
-            f"{out} holds results of another run ({'; '.join(different)}): choose another folder, or start it again as "
-            "it was begun"
-        )
-    return Manifest(about) if different else earlier
+    if earlier.chunks:
+        check_same_work(out, earlier.about, about, "results of another run")
+        return earlier
+    return Manifest(about)
 
 
 def _unusable_chunks(results: Results, samples: Samples, pieces: Sequence[Sequence[int]]) -> dict[int, str]:

@@ -22,7 +22,7 @@ from proofmap.explainers.origin import Source
 from proofmap.runs.chunk import read_chunk_texts
 from proofmap.sources.own_files import FORMAT, MANIFEST, MASK
 from proofmap.storage.hashing import digest
-from proofmap.storage.resumable_folder import path_inside, record_differences, write_piece
+from proofmap.storage.resumable_folder import differences, path_inside, record_differences, shortened, write_piece
 
 __all__ = [
     "INDEX",
@@ -58,7 +58,7 @@ class Manifest:
 
     about: Mapping[str, Any]
     chunks: Mapping[int, ChunkEntry] = field(default_factory=dict)
-    model: Source = field(default_factory=lambda: Source(""))  # as given by the user; results do not depend on paths
+    model: Source = field(default_factory=lambda: Source(""))  # the user's name; results do not depend on it
     certificates: str | None = None  # the SHA-256 of the certificates' index, if there are any
 
     @property
@@ -151,22 +151,10 @@ def contradiction(about: Mapping[str, Any], chunk: Mapping[str, Any], where: str
     repeated = {key: about[key] for key in _REPEATED_IN_CHUNKS}
     repeated["model"] = {key: value for key, value in about["model"].items() if key != "classes"}
     for name, (ours, theirs) in record_differences(repeated, chunk).items():
-        return f"{name} is {_short(ours)} in the manifest and {_short(theirs)} in {where}"
+        return f"{name} is {shortened(ours)} in the manifest and {shortened(theirs)} in {where}"
     return None
 
 
 def chunk_file(number: int) -> str:
     """Return the path of a chunk inside the folder."""
     return f"chunks/{number:06d}.safetensors"
-
-
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return the differences of two runs, such as "job.ball.eps was 0.01 and is 0.02"."""
-    return [
-        f"{name} was {_short(was)} and is {_short(now)}" for name, (was, now) in record_differences(old, new).items()
-    ]
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 70 else f"{text[:60]}..."

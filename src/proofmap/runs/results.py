@@ -17,6 +17,7 @@ from torch import Tensor
 from proofmap.errors import FileError, InputError
 from proofmap.explainers.explanation import Guarantee, spread
 from proofmap.explainers.proven_scores import ProvenScores
+from proofmap.explainers.statements.proven_ranks import MAX_LARGEST
 from proofmap.inputs.array_types import to_tensor
 from proofmap.runs.attained_points import POINT_ARRAYS, unpack_points
 from proofmap.runs.audit import find_faults
@@ -38,7 +39,6 @@ from proofmap.runs.results_export import export, rows
 from proofmap.storage.exported_tables import data_frame, escape_surrogates
 from proofmap.storage.hashing import digest
 from proofmap.storage.resumable_folder import path_inside
-from proofmap.text.proven_ranks import MOST
 from proofmap.verify.overlap import Overlap
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class ChunkResults:
         if not self.explained.any():
             return self.explained
         mask = self["mask"]
-        most = np.broadcast_to([min(MOST, len(np.unique(each)) // 2) for each in mask], len(self))
+        most = np.broadcast_to([min(MAX_LARGEST, len(np.unique(each)) // 2) for each in mask], len(self))
         counts = {k: self.known.top(k).sum(1).numpy() for k in sorted({*most.tolist()} - {0})}
         return np.array([k > 0 and counts[k][row] == k for row, k in enumerate(most.tolist())]) & self.explained
 

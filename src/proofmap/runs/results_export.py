@@ -36,12 +36,12 @@ _SCORES = {
 def export(results: Results, out: Path) -> None:
     """Write the results of a run in the format of the suffix of `out`."""
     suffix = out.suffix.lower()
-    if suffix not in FORMATS:
-        raise InputError(f"got the name {out}, expected one that ends in {', '.join(FORMATS)}")
+    if suffix not in WRITERS:
+        raise InputError(f"got the name {out}, expected one that ends in {', '.join(WRITERS)}")
     if suffix == ".zarr" and out.exists():
         raise FileError(f"{out} is there already, expected a new folder: remove it, or choose another name")
     with atomic_path(out) as beside:
-        FORMATS[suffix](results, beside)
+        WRITERS[suffix](results, beside)
 
 
 def _names(results: Results) -> dict[str, str]:
@@ -183,7 +183,7 @@ def _zarr(results: Results, out: Path) -> None:
 
 
 _Writer: TypeAlias = "Callable[[Results, Path], None]"
-FORMATS: Mapping[str, _Writer] = {".csv": _csv, ".parquet": _parquet, ".npz": _npz, ".zarr": _zarr}
+WRITERS: Mapping[str, _Writer] = {".csv": _csv, ".parquet": _parquet, ".npz": _npz, ".zarr": _zarr}
 
 
 def _pyarrow() -> tuple[Any, Any]:

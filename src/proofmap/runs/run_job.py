@@ -40,7 +40,7 @@ _JOB_ARGUMENTS = {
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One method with its settings.
+    """A method with its settings.
 
     `chunk`, `threads` and `memory` determine the order of summation, and so the last digits of the results. Their
     defaults are fixed and do not depend on the machine, so that other machines give the same bytes.

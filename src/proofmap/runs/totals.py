@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,19 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from proofmap.explainers.explanation import Guarantee, format_overlap
+from proofmap.explainers.explanation import Guarantee
 from proofmap.registry import objective_of
 from proofmap.runs.chunk import ARRAYS, SCORE_BOUNDS, Array
 from proofmap.runs.results import Results, maps
+from proofmap.runs.totals_text import totals_text
 from proofmap.sources.own_files import DRAWING
 from proofmap.storage.resumable_folder import write_piece
-from proofmap.text.verdict import WITNESSES
-from proofmap.text.wording import around, bound_name, confidence, plural, radius, rounding_note, share, taken_off
+from proofmap.text.verdict import Witness
+from proofmap.text.wording import around, bound_name
 from proofmap.verify.objective import decides
 
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _HISTOGRAM_BINS = 20
-_MAX_LISTED = 10  # classes and failures in the text; the files list all
-_BOUND_KINDS = {
-    "certified": "proven upper bounds",
-    "probable": "upper bounds of the smoothed classifier's alone, for each sample with probability",
-    "sampled": "the largest that samples reached, lower bounds",
-    "none": "estimates, nothing proven",
-}
 
 
 @dataclass(frozen=True)
@@ -97,9 +90,14 @@ class Totals:
         return "" if self.ball is None else around(self.ball)
 
     @property
-    def rounding_note(self) -> str:
-        """The note for proofs that do not cover rounding errors, else ""."""
-        return rounding_note({"rigorous": self.rigorous})
+    def undecided(self) -> int:
+        """The explained samples that are neither proven nor refuted; 0 if the method proves nothing."""
+        return 0 if self.certified is None else self.explained - self.certified - (self.refuted or 0)
+
+    @property
+    def witness(self) -> Witness:
+        """The kind of point that refutes decisions: the input itself, unless a method looks for others."""
+        return "search" if self.guarantee == "sampled" or self.ranked is not None else "input"
 
     @property
     def maps(self) -> Array:
@@ -134,35 +132,7 @@ class Totals:
 
     def text(self) -> str:
         """Return the totals as text."""
-        lines = [f"{plural(self.count, 'sample')}: {self.explained} explained, {len(self.failed)} failed"]
-        if self.correct is not None:
-            lines.append(f"predicted as labelled: {share(self.correct, self.labelled, 'labelled sample')}")
-        if self.certified is not None:
-            less = ", failures counted as not proven" if self.failed else ""
-            proven = f"{share(self.certified, self.count, 'sample')}{less}"
-            lines.append(f"proven for {self.around}{self.rounding_note}: {proven}")
-        if self.certified_correct is not None:
-            right = share(self.certified_correct, self.labelled, "labelled sample")
-            lines.append(f"certified accuracy, proven and predicted as labelled: {right}")
-        if self.refuted:
-            witness = WITNESSES["point" if self.guarantee == "sampled" or self.ranked is not None else "input"]
-            lines.append(f"refuted, {witness}: {share(self.refuted, self.count, 'sample')}")
-        if self.ranked is not None:
-            lines.append(f"proven which groups matter most: {share(self.ranked, self.count, 'sample')}")
-        if self.taken_off is not None:
-            lines.append(f"note: {taken_off(self.taken_off)}")
-        if self.radius is not None:
-            lines += [f"proven radius: {_listed(self.radius, radius)}", f"  {_bars(self.radius)}"]
-        if self.overlap is not None:
-            numbers = _listed(self.overlap, partial(format_overlap, guarantee=self.guarantee))
-            what = "AO(B)" if decides(self.objective) else f"the objective {self.objective!r}"
-            sure = "" if self.level is None else f" {confidence({'level': self.level})}"
-            lines += [f"{what}, {_BOUND_KINDS[self.guarantee]}{sure}: {numbers}", f"  {_bars(self.overlap)}"]
-        lines += [_line(entry, self.guarantee, decides(self.objective)) for entry in self.classes[:_MAX_LISTED]]
-        lines += _more(len(self.classes), "classes")
-        lines += [f"failed: {name}: {reason}" for name, reason in self.failed[:_MAX_LISTED]]
-        lines += _more(len(self.failed), "failures")
-        return "\n".join(lines)
+        return totals_text(self)
 
     def save(self, folder: Path) -> None:
         """Write totals.json, means.safetensors and totals.png."""
@@ -270,29 +240,3 @@ def _distribution(values: Array) -> Distribution | None:
 def _mean(values: Array) -> float | None:
     mean = float(values.mean())
     return mean if isfinite(mean) else None
-
-
-def _listed(values: Distribution, shown: Callable[[float], str]) -> str:
-    names = {"0": "least", "0.5": "median", "1": "most"}
-    quantiles = ((names.get(at, f"{100 * float(at):g} %"), value) for at, value in values.quantiles.items())
-    return ", ".join(f"{name} {shown(value)}" for name, value in quantiles)
-
-
-def _bars(distribution: Distribution) -> str:
-    """Return the histogram as one line of text."""
-    most = max(distribution.counts)
-    bars = "".join(" ▁▂▃▄▅▆▇█"[-(-8 * count // most)] for count in distribution.counts)
-    return f"{distribution.edges[0]:.3g} |{bars}| {distribution.edges[-1]:.3g}"
-
-
-def _line(entry: ClassTotal, guarantee: Guarantee, decisive: bool) -> str:
-    parts = [f"class {entry.title}: {plural(entry.count, 'sample')}"]
-    if entry.certified is not None:
-        parts.append(f"{entry.certified} proven")
-    if entry.overlap is not None:
-        parts.append(f"mean {'AO' if decisive else 'objective'} {format_overlap(entry.overlap, guarantee)}")
-    return ", ".join(parts)
-
-
-def _more(count: int, what: str) -> list[str]:
-    return [f"and {count - _MAX_LISTED} more {what}: see totals.json"] if count > _MAX_LISTED else []

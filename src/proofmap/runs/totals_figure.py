@@ -11,8 +11,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
-from proofmap.plots.overlay import PROVEN, REST, colours, ends
+from proofmap.plots.overlay import OTHER_COLOUR, PROVEN_COLOUR, colours, ends
 from proofmap.runs.totals import Totals
+from proofmap.text.verdict_wording import counted_proven
 from proofmap.text.wording import share
 from proofmap.verify.objective import decides
 
@@ -43,24 +44,27 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
         return
     edges = np.array(totals.overlap.edges)
     sure = edges[1:] <= 0 if totals.certified is not None else np.zeros(len(edges) - 1, dtype=bool)
-    colours = [PROVEN if yes else REST for yes in sure]
+    colours = [PROVEN_COLOUR if yes else OTHER_COLOUR for yes in sure]
     panel.bar(edges[:-1], totals.overlap.counts, np.diff(edges), align="edge", color=colours, edgecolor="white")
     if decides(totals.objective):
         panel.axvline(0, color="black", linewidth=1)
     panel.set_xlabel(_axis_label(totals))
     panel.set_ylabel("samples")
-    if totals.certified is None:
-        title = {
-            "certified": "upper bounds",
-            "probable": "probable upper bounds of the smoothed classifier",
-            "sampled": "lower bounds, by samples",
-            "none": "estimates",
-        }[totals.guarantee]
-    else:
-        title = f"{share(totals.certified, totals.count, 'sample')}\nproven, left of 0"
-    note = "" if totals.certified is None else totals.rounding_note
-    panel.set_title(f"{title}\n{totals.around}{note}", fontsize=9)
+    panel.set_title(_title(totals), fontsize=9)
     panel.yaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _title(totals: Totals) -> str:
+    if totals.certified is not None:
+        proven = counted_proven(totals.around, rigorous=totals.rigorous)
+        return f"{share(totals.certified, totals.count, 'sample')}\n{proven}\n(left of 0)"
+    kinds = {
+        "certified": "upper bounds",
+        "probable": "probable upper bounds of the smoothed classifier",
+        "sampled": "lower bounds, by samples",
+        "none": "estimates",
+    }
+    return f"{kinds[totals.guarantee]}\n{totals.around}"
 
 
 def _axis_label(totals: Totals) -> str:

@@ -1,13 +1,13 @@
-"""Files that people have: models, pictures, arrays, tables and specifications, read with care and never executed.
+"""Readers for the user's files: models, pictures, arrays, tables and VNN-LIB specifications.
 
-The one exception is a Python file that the user names as the model.
+No file is executed, except a Python file that the user names as the model.
 """
 
 from __future__ import annotations
 
 from proofmap.sources.confirm import Rerun, rerun
 from proofmap.sources.named_model import Model, read_model
-from proofmap.sources.preparation import Preparation, stated
+from proofmap.sources.preparation import Preparation, preparation_of
 from proofmap.sources.samples import Files, Samples, open_samples
 from proofmap.sources.vnnlib.specification import Box, read_box, read_specification
 
@@ -19,9 +19,9 @@ __all__ = [
     "Rerun",
     "Samples",
     "open_samples",
+    "preparation_of",
     "read_box",
     "read_model",
     "read_specification",
     "rerun",
-    "stated",
 ]

@@ -1,4 +1,4 @@
-"""A model as its user runs it, to confirm what was found: an ONNX file by onnxruntime, a module by torch."""
+"""Confirm counterexamples: run an ONNX file with onnxruntime and a module with torch, as its user does."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from proofmap.sources.prepared_network import wrapped
 
 @dataclass(frozen=True, eq=False)
 class Rerun:
-    """Samples (N, *shape) in the user's own values -> outputs (N, classes), and by whom."""
+    """Runs a model on samples (N, *shape) without our graph; returns outputs (N, classes)."""
 
-    by: str  # "onnxruntime" or "torch"; "proofmap" where an ONNX file can be run by nobody else here
+    by: str  # "onnxruntime" or "torch"; "proofmap" if onnxruntime cannot run the file
     network: nn.Module | Graph | _Session
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
-        """The outputs, in the precision of the model."""
+        """Return the outputs, in the precision of the model."""
         return torch.cat([self._one(sample) for sample in x.split(1)])
 
     def _one(self, x: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ class Rerun:
 
 
 def rerun(model: Model) -> Rerun:
-    """How a model is run without our reading of it."""
+    """Choose the program that runs a model independently of our graph."""
     if isinstance(model.network, nn.Module):
         return Rerun("torch", model.network)
     session = _session(Path(model.name))
@@ -49,19 +49,19 @@ def rerun(model: Model) -> Rerun:
 
 @dataclass(frozen=True, eq=False)
 class _Session:
-    """One sample at a time, through the same preparation as in front of our graph."""
+    """An onnxruntime session that takes one sample at a time, with the same preparation as our graph."""
 
     session: Any
     prepare: nn.Module
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of the file."""
+        """The precision of the file's input."""
         return torch.float64 if self.session.get_inputs()[0].type == "tensor(double)" else torch.float32
 
     def __call__(self, x: Tensor) -> Tensor:
         given = self.session.get_inputs()[0]
-        batch, *shape = given.shape  # the first may be a name
+        batch, *shape = given.shape  # the batch size may be a name
         count = batch if isinstance(batch, int) and batch > 0 else 1
         sample = self.prepare(x).to(self.dtype).reshape(1, *shape).expand(count, *shape)
         outputs = torch.from_numpy(self.session.run(None, {given.name: sample.contiguous().numpy()})[0])
@@ -69,8 +69,8 @@ class _Session:
 
 
 def _session(path: Path) -> Any | None:
-    """None where onnxruntime is not installed, or cannot run the file."""
+    """Start onnxruntime; return None if it is not installed or cannot run the file."""
     try:
         return start_session(parse(path).SerializeToString())
-    except Exception:  # it has its own, such as for an opset that it does not know yet
+    except Exception:  # onnxruntime raises its own types, for instance for an unknown opset
         return None

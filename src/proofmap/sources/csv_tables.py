@@ -1,7 +1,7 @@
-"""A table as samples: a CSV file with one sample a line, and perhaps a first line of names.
+"""Tables as samples: a CSV file with one sample on each line, and perhaps a header.
 
-A column named `label` holds classes. Lines are found, and their labels read, when the file is opened; whether a line is
-a sample is seen when it is asked for.
+A column named `label` holds classes. Opening a file finds its lines and reads the labels. The numbers of a line are
+read and checked when its sample is needed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from proofmap.errors import FileError, InputError, first_line
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.sample_shapes import Part, fit
 
-_LINE = 2**24  # bytes
-_LABEL = "label"
+_MAX_LINE_BYTES = 2**24
+_LABEL_COLUMN = "label"
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class CsvTable:
 
     path: Path
     preparation: Preparation
-    width: int  # columns, with the label
-    label: int | None  # its column
-    starts: Sequence[int]  # where each row begins
+    width: int  # the number of columns, the label included
+    label: int | None  # the column of the labels
+    starts: Sequence[int]  # the first byte of each row
 
     def read(self, index: int) -> Tensor:
-        """One row, (d,) float32, or in the shape of the model's samples."""
+        """Read one row, (d,) float32, or in the shape of the model's samples."""
         where = f"{self.path.name}#{index}"
         try:
             with self.path.open("rb") as file:
                 file.seek(self.starts[index])
-                fields = _fields(file.readline(_LINE))
+                fields = _fields(file.readline(_MAX_LINE_BYTES))
         except OSError as error:
             raise FileError(f"cannot read {self.path}: {error}; check that the file may be read") from error
         except _BadLine as error:
@@ -57,11 +57,11 @@ class CsvTable:
 
 
 class _BadLine(Exception):  # noqa: N818 (it never leaves this file)
-    """A line that cannot be taken apart."""
+    """A line that is not CSV."""
 
 
 def open_table(path: Path, preparation: Preparation) -> Part:
-    """Find the rows of a table, and read their labels."""
+    """Open a table: find its rows and read their labels."""
     starts = array("q")
     labels: list[int] = []
     header: list[str] | None = None
@@ -70,11 +70,11 @@ def open_table(path: Path, preparation: Preparation) -> Part:
     try:
         with path.open("rb") as file:
             number, at = 0, 0
-            while line := file.readline(_LINE + 1):
+            while line := file.readline(_MAX_LINE_BYTES + 1):
                 number += 1
                 where = f"{path}, line {number}"
-                if len(line) > _LINE:
-                    raise FileError(f"{where} has more than {_LINE} bytes, expected one sample a line")
+                if len(line) > _MAX_LINE_BYTES:
+                    raise FileError(f"{where} has more than {_MAX_LINE_BYTES} bytes, expected one sample a line")
                 if line.strip():
                     if not width:
                         first = _fields(line)
@@ -111,7 +111,7 @@ def _fields(line: bytes) -> list[str]:
 
 
 def _check_separator(fields: list[str], line: bytes, where: str) -> None:
-    """Refuse a line whose fields are no numbers between commas, but are between semicolons or tabs."""
+    """Raise FileError for a line of numbers that are separated by semicolons or tabs instead of commas."""
     for separator, called in ((";", "semicolons"), ("\t", "tabs")):
         parts = [part.strip() for part in line.decode("utf-8-sig", "replace").split(separator)]
         others = len(parts) > 1 and not all(_number(field) is not None for field in fields)
@@ -130,16 +130,16 @@ def _number(field: str) -> float | None:
 
 
 def _label_column(header: list[str], path: Path) -> int | None:
-    labels = [k for k, name in enumerate(header) if name.lower() == _LABEL]
+    labels = [k for k, name in enumerate(header) if name.lower() == _LABEL_COLUMN]
     if len(labels) > 1:
-        raise FileError(f"{path} has {len(labels)} columns named {_LABEL!r}, expected one")
+        raise FileError(f"{path} has {len(labels)} columns named {_LABEL_COLUMN!r}, expected one")
     if labels and len(header) == 1:
-        raise FileError(f"{path} has the column {_LABEL!r} alone, expected numbers beside it")
+        raise FileError(f"{path} has the column {_LABEL_COLUMN!r} alone, expected numbers beside it")
     return labels[0] if labels else None
 
 
 def _label(line: bytes, column: int) -> int:
-    """The class that a line states; what is wrong with it is said when it is read."""
+    """Return the class of a line, or UNKNOWN if it has none; `CsvTable.read` reports the error."""
     try:
         return _class(_fields(line)[column])
     except (_BadLine, IndexError):

@@ -1,4 +1,4 @@
-"""Which reader a file's name asks for."""
+"""Choose the reader of a file of samples by the end of its name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from proofmap.data.images import LABELS, SUFFIXES, UNKNOWN, read_picture
+from proofmap.data.images import LABELS_FILE, SUFFIXES, UNKNOWN, read_picture
 from proofmap.errors import FileError, InputError, ProofmapError
 from proofmap.sources.csv_tables import open_table
 from proofmap.sources.limited_reads import check_file
@@ -18,10 +18,10 @@ from proofmap.sources.sample_shapes import Part, scaled
 
 
 def open_picture(path: Path, preparation: Preparation) -> Part:
-    """A file with one picture, read with the preparation's size and channels."""
+    """Open a file with one picture; it is read with the preparation's size and channels."""
 
     def read(_: int) -> Tensor:
-        """The picture, (C, H, W) in the values of the range."""
+        """Read the picture, (C, H, W), with values in the preparation's range."""
         shape = preparation.shape
         if shape is not None and (len(shape) != 3 or shape[0] not in (1, 3)):
             raise InputError(
@@ -37,8 +37,8 @@ def open_picture(path: Path, preparation: Preparation) -> Part:
 
 Opener = Callable[[Path, Preparation], Part]
 
-# by the end of the name, small letters; what is packed by gzip ends in .gz after it
-_FORMATS: dict[str, Opener] = {
+# The reader for each end of a name, in small letters. Files packed by gzip end in .gz.
+_OPENERS: dict[str, Opener] = {
     **dict.fromkeys(sorted(SUFFIXES), open_picture),
     ".npy": open_npy,
     ".npz": open_npz,
@@ -49,23 +49,23 @@ _FORMATS: dict[str, Opener] = {
 
 
 def known(path: Path) -> bool:
-    """Whether a file in a folder is one of samples, by its name: what is damaged must be reported, not left out."""
+    """Return whether a file in a folder is a file of samples, by its name alone: a damaged file must be reported."""
     name = path.name.lower()
-    beside = name == LABELS or "labels-idx1" in name  # the classes of what stands beside
+    beside = name == LABELS_FILE or "labels-idx1" in name  # a file of labels
     return not name.startswith(".") and not beside and _opener(name) is not None
 
 
 def open_part(path: Path, preparation: Preparation) -> Part:
-    """A file with samples, opened by the reader of its name."""
+    """Open a file of samples with the reader for its name."""
     opener = _opener(path.name.lower())
     if opener is None:
-        raise FileError(f"{path} has a name of no known format, expected one that ends in {', '.join(_FORMATS)}")
+        raise FileError(f"{path} has a name of no known format, expected one that ends in {', '.join(_OPENERS)}")
     check_file(path)
     return opener(path, preparation)
 
 
 def try_part(path: Path, preparation: Preparation) -> Part:
-    """The same for one file of many: one that cannot be opened is a sample of no known class that says why."""
+    """Open one of many files; a file that cannot be opened becomes one sample without a class, whose `read` raises."""
     try:
         return open_part(path, preparation)
     except ProofmapError as error:
@@ -78,4 +78,4 @@ def try_part(path: Path, preparation: Preparation) -> Part:
 
 
 def _opener(name: str) -> Opener | None:
-    return next((opener for end, opener in _FORMATS.items() if name.endswith(end)), None)
+    return next((opener for end, opener in _OPENERS.items() if name.endswith(end)), None)

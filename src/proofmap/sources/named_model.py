@@ -1,4 +1,4 @@
-"""A model by the name that a user gives it: an ONNX file, a function in a Python file, or a model of the zoo."""
+"""Read a model by its name: an ONNX file, a function in a Python file, or a packaged model."""
 
 from __future__ import annotations
 
@@ -24,33 +24,37 @@ from proofmap.graph.onnx import external_data_files
 from proofmap.runtime.memory import is_out_of_memory
 from proofmap.runtime.silence import quiet
 from proofmap.sources.limited_reads import check_file
-from proofmap.sources.preparation import ZOO, Preparation, beside, read_classes
+from proofmap.sources.preparation import ZOO, Preparation, read_classes, read_toml_beside
 from proofmap.sources.prepared_network import put_behind, wrapped
 from proofmap.zoo.weights import fill
 
-_MODULE = "proofmap_model_file"  # under which a user's Python file is known while it runs
+_MODULE = "proofmap_model_file"  # the name of the user's Python file in sys.modules
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network that takes the user's own values, and the names of its classes.
+    """A network with its preparation, and the names of its classes.
 
-    Samples are (N, C, H, W) in `preparation.range`, or (N, d): normalisation and layout are part of the network.
+    It takes samples (N, C, H, W) with values in `preparation.range`, or (N, d). Normalisation and layout are part of
+    the network.
     """
 
     name: str
     network: nn.Module | Graph
     preparation: Preparation
     classes: tuple[str, ...] | None = None
-    files: tuple[File, ...] = ()  # which hold it
+    files: tuple[File, ...] = ()  # the files that hold the model
 
     @property
     def source(self) -> Source:
-        """Its name and its files, for the record."""
+        """The model's name and files, as results record them."""
         return Source(self.name, self.files)
 
     def graph(self, x: Tensor) -> Graph:
-        """The network for samples like x (N, *shape); there has to be a name for each of its classes, or none."""
+        """Return the graph of the network for samples like x (N, *shape).
+
+        Raises InputError if the number of class names differs from the number of classes.
+        """
         if isinstance(self.network, nn.Module):
             _try(self.network, x, self.name)
         with quiet():
@@ -62,15 +66,15 @@ class Model:
         return graph
 
     def title(self, number: int) -> str:
-        """The name of a class, or its number where there are none."""
+        """Return the name of a class, or its number if the classes have no names."""
         return str(number) if self.classes is None else self.classes[number]
 
 
 def _try(network: nn.Module, x: Tensor, name: str) -> None:
-    """Run a module on one sample: what it says of a wrong shape is clearer than what a tracer makes of it."""
+    """Run a module on one sample: for a wrong shape, its own error is clearer than that of the tracer."""
     like = next((p for p in network.parameters() if p.is_floating_point()), x)
     try:
-        with torch.no_grad(), redirect_stdout(sys.stderr):  # the output of a program is its answer alone
+        with torch.no_grad(), redirect_stdout(sys.stderr):  # standard output is reserved for results
             network(x[:1].to(like.device, like.dtype))
     except Exception as error:  # a module may raise anything
         if is_out_of_memory(error):
@@ -85,14 +89,16 @@ def _try(network: nn.Module, x: Tensor, name: str) -> None:
 def read_model(
     name: str, *, weights: Path | None = None, preparation: Preparation | None = None, classes: Path | None = None
 ) -> Model:
-    """The model of a name: "net.onnx", "module.py:function" or "zoo:mnist_mlp".
+    """Read a model.
 
-    weights: a state dict for a torch module, in safetensors or torch's format, with exactly its tensors. preparation:
-    by default what a TOML beside the model says. classes: a text file of names, in place of the TOML's.
-
-    A Python file is run, because it was named; the function gets no arguments and returns a torch module.
+    Args:
+        name: "net.onnx", "module.py:function" or "zoo:mnist_mlp". A Python file is executed. The function is called
+            without arguments and returns a torch module or a scikit-learn classifier.
+        weights: a state dict for a torch module, in safetensors or torch's format, with exactly its tensors.
+        preparation: by default the fields of the TOML file beside the model.
+        classes: a text file with the names of the classes; it replaces those of the TOML file.
     """
-    default, names = beside(name)
+    default, names = read_toml_beside(name)
     preparation = default if preparation is None else preparation
     names = names if classes is None else read_classes(classes)
     network: nn.Module | Graph
@@ -100,12 +106,12 @@ def read_model(
         if weights is not None:
             raise InputError(f"got weights for {name}, expected none: an ONNX file brings its own")
         check_file(Path(name))
-        files = _hashed((Path(name), *_outside(Path(name))))
+        files = _hashed((Path(name), *_external_weights(Path(name))))
         network, shape = put_behind(load(name), preparation)
         check_unchanged(files)
         return Model(name, network, _resolved(preparation, shape), names, files)
     files = _hashed(_files(name, weights))
-    module = _zoo(name.removeprefix(ZOO), weights) if name.startswith(ZOO) else _called(name)
+    module = _zoo(name.removeprefix(ZOO), weights) if name.startswith(ZOO) else _from_python(name)
     if weights is not None:
         _fill(module, weights)
     size, channels = preparation.size, preparation.channels
@@ -116,7 +122,7 @@ def read_model(
 
 
 def _files(name: str, weights: Path | None) -> Iterator[Path]:
-    """What a torch module is made of: the file of its code, unless it is ours, and that of its weights."""
+    """Yield the files of a torch module: its code, unless it is a packaged model, and its weights."""
     code = Path(name.rpartition(":")[0])
     if not name.startswith(ZOO) and code.is_file():
         yield code
@@ -124,18 +130,18 @@ def _files(name: str, weights: Path | None) -> Iterator[Path]:
         yield weights
 
 
-def _outside(path: Path) -> Sequence[Path]:
-    """The files in which an ONNX file keeps weights; none of one that cannot be read, which `load` says."""
+def _external_weights(path: Path) -> Sequence[Path]:
+    """Return the external files that hold weights of an ONNX file; empty for a damaged file, which `load` reports."""
     try:
         return [file for file in external_data_files(path) if file.is_file()]
     except MemoryError:
         raise
-    except Exception:  # the parser has its own
+    except Exception:  # the parser raises its own types
         return []
 
 
 def check_unchanged(files: Iterable[File]) -> None:
-    """Refuse files that are no longer as they were when the model was read."""
+    """Raise FileError if a file has changed since the model was read."""
     for file in files:
         now = File.of(Path(file.path)).sha256
         if now != file.sha256:
@@ -150,14 +156,14 @@ def _hashed(paths: Iterable[Path]) -> tuple[File, ...]:
 
 
 def _packaged(name: str) -> tuple[File, ...]:
-    """The weights of a model of the zoo by their place in the package: where that is installed is nobody's business."""
+    """Return the weights of a packaged model by their path inside the package: the path on the disk stays private."""
     inside = Path("zoo") / f"{name.removeprefix(ZOO)}.safetensors"
     path = Path(zoo.__file__).parents[1] / inside
     return (File(str("proofmap" / inside), File.of(path).sha256),) if path.is_file() else ()
 
 
 def _resolved(preparation: Preparation, shape: tuple[int, ...]) -> Preparation:
-    """With the size and the channels that a network asks for which takes samples of this shape."""
+    """Return the preparation with the size and the channels of the network's samples."""
     if len(shape) != 3 or shape[0] not in (1, 3):
         return replace(preparation, shape=shape)
     return replace(preparation, shape=shape, size=(shape[1], shape[2]), channels=shape[0])
@@ -175,8 +181,8 @@ def _zoo(name: str, weights: Path | None) -> nn.Module:
     return module
 
 
-def _called(name: str) -> nn.Module:
-    """What the function in a Python file returns."""
+def _from_python(name: str) -> nn.Module:
+    """Return the module that the function of a Python file makes."""
     path_text, _, function = name.rpartition(":")
     path = Path(path_text)
     if path.suffix != ".py" or not function.isidentifier():
@@ -203,7 +209,7 @@ def _called(name: str) -> nn.Module:
 
 
 def user_modules() -> list[ModuleType]:
-    """The user's Python file and what it imported from its folder: other machines have neither."""
+    """Return the modules of the user's Python file and of its folder, which a cluster's workers do not have."""
     source = sys.modules.get(_MODULE)
     file = None if source is None else getattr(source, "__file__", None)
     if source is None or file is None:
@@ -214,7 +220,7 @@ def user_modules() -> list[ModuleType]:
 
 
 class _Source(SourceFileLoader):
-    """Code from the file itself, and never from Python's cache, which only compares times and sizes."""
+    """Compile the file itself: Python's cache compares only times and sizes."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -223,7 +229,7 @@ class _Source(SourceFileLoader):
 
 @contextmanager
 def _importable(path: Path) -> Iterator[importlib.machinery.ModuleSpec]:
-    """As if the file were run from its folder: what stands beside it can be imported."""
+    """Put the file's folder on the import path, so that the file can import its neighbours."""
     folder = str(path.resolve().parent)
     spec = importlib.util.spec_from_file_location(_MODULE, path, loader=_Source(_MODULE, str(path)))
     assert spec is not None
@@ -235,7 +241,10 @@ def _importable(path: Path) -> Iterator[importlib.machinery.ModuleSpec]:
 
 
 def _fill(module: nn.Module, path: Path) -> None:
-    """The weights in a file, which unpacks to nothing larger than itself: torch compresses nothing."""
+    """Fill a module from a file of weights.
+
+    Raises FileError for an archive that unpacks to more bytes than it has: torch does not compress its files.
+    """
     check_file(path)
     try:
         if zipfile.is_zipfile(path):

@@ -1,6 +1,6 @@
-"""numpy's files: an array in npy, several in npz. Only numbers are read: what numpy would unpickle is refused.
+"""numpy's files: npy holds one array, npz several. Arrays of Python objects are refused, because they need pickle.
 
-An npy file is mapped, and may be of any size; a member of an npz file has to be unpacked into memory, and may not.
+An npy file is mapped into memory and may have any size. An array of an npz file is unpacked, up to a limit.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import IO, Any
 import numpy as np
 from torch import Tensor
 
+from proofmap.data.idx import MAX_AXES
 from proofmap.errors import FileError, ProofmapError, first_line
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.sample_shapes import Array, Part, fit, fits
 
-LIMIT = 2**31  # bytes of one array that is unpacked into memory
-_AXES = 32  # that every numpy can have
-_LABELS = ("labels", "label", "y")
-_READ: dict[tuple[int, int], Any] = {
+MAX_UNPACKED_BYTES = 2**31  # the size of one array of an npz file
+_LABEL_ARRAYS = ("labels", "label", "y")
+_HEADER_READERS: dict[tuple[int, int], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
@@ -31,10 +31,10 @@ _READ: dict[tuple[int, int], Any] = {
 
 @dataclass(frozen=True)
 class Stored:
-    """Where an array lies and what its header says of it."""
+    """The location and the header of an array."""
 
     path: Path
-    member: str | None  # of an npz file
+    member: str | None  # the entry of an npz file; None for an npy file
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     fortran: bool
@@ -42,16 +42,16 @@ class Stored:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The number of bytes."""
         return prod(self.shape) * self.dtype.itemsize
 
     @property
     def where(self) -> str:
-        """What to call it."""
+        """The name of the array in messages."""
         return _where(self.path, self.member)
 
     def mapped(self) -> Array:
-        """The array of an npy file, of which only what is looked at is read."""
+        """Map the array of an npy file: only the entries in use are read."""
         order = "F" if self.fortran else "C"
         try:
             return np.memmap(self.path, self.dtype, "r", self.offset, self.shape, order)  # type: ignore[call-overload,no-any-return]
@@ -59,7 +59,7 @@ class Stored:
             raise FileError(f"cannot read {self.path}: {error}; has it changed?") from error
 
     def unpacked(self) -> Array:
-        """The array of a member of an npz file."""
+        """Unpack the array of an npz file."""
         assert self.member is not None
         try:
             with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
@@ -67,7 +67,7 @@ class Stored:
                 content = stream.read(self.size)
         except MemoryError:
             raise
-        except Exception as error:  # zipfile and what it unpacks with have many
+        except Exception as error:  # zipfile and its decoders raise many types
             raise FileError(f"cannot read {self.where}: {first_line(error)}") from error
         if len(content) != self.size:
             raise FileError(f"{self.where} is cut short: fetch the file again")
@@ -75,7 +75,7 @@ class Stored:
 
 
 def open_npy(path: Path, preparation: Preparation) -> Part:
-    """An array of samples, or one sample where its shape is that of one."""
+    """Open an npy file: one sample if the shape is that of a sample, otherwise samples along the first axis."""
     try:
         with path.open("rb") as stream:
             stored = _header(stream, path, None)
@@ -88,7 +88,7 @@ def open_npy(path: Path, preparation: Preparation) -> Part:
 
 
 def open_npz(path: Path, preparation: Preparation) -> Part:
-    """The one array of samples in an archive; another, `labels` or `y`, may give their classes."""
+    """Open an npz file: one array of samples, and perhaps an array `labels`, `label` or `y` with their classes."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = {
@@ -96,9 +96,9 @@ def open_npz(path: Path, preparation: Preparation) -> Part:
             }
     except (ProofmapError, MemoryError):
         raise
-    except Exception as error:  # zipfile and what it unpacks with have many
+    except Exception as error:  # zipfile and its decoders raise many types
         raise FileError(f"{path} is not an npz file: {first_line(error)}; check that it was copied whole") from error
-    label = next((name for name in _LABELS if name in members), None)
+    label = next((name for name in _LABEL_ARRAYS if name in members), None)
     others = sorted(members.keys() - {label})
     if len(others) != 1:
         raise FileError(
@@ -111,8 +111,10 @@ def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> Sto
     where = _where(path, entry.filename)
     if not entry.filename.endswith(".npy"):
         raise FileError(f"{where} is not an array: expected what numpy.savez wrote")
-    if entry.file_size > LIMIT:
-        raise FileError(f"{where} unpacks to {entry.file_size} bytes, expected at most {LIMIT}: save it as npy")
+    if entry.file_size > MAX_UNPACKED_BYTES:
+        raise FileError(
+            f"{where} unpacks to {entry.file_size} bytes, expected at most {MAX_UNPACKED_BYTES}: save it as npy"
+        )
     with archive.open(entry) as stream:
         stored = _header(stream, path, entry.filename)
     if stored.offset + stored.size != entry.file_size:
@@ -128,20 +130,20 @@ def _header(stream: IO[bytes], path: Path, member: str | None) -> Stored:
     where = _where(path, member)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the text of a header is parsed as Python's literals
+            warnings.simplefilter("ignore")  # numpy parses the header as Python source, which may warn
             version = np.lib.format.read_magic(stream)
-            shape, fortran, dtype = _READ[version](stream)
+            shape, fortran, dtype = _HEADER_READERS[version](stream)
     except Exception as error:
         raise FileError(f"{where} is not a numpy array: {first_line(error)}; save it with numpy.save") from error
-    if len(shape) > _AXES:
-        raise FileError(f"{where} holds an array of {len(shape)} axes, expected {_AXES} at most")
+    if len(shape) > MAX_AXES:
+        raise FileError(f"{where} holds an array of {len(shape)} axes, expected {MAX_AXES} at most")
     if dtype.kind not in "fiu" or min(shape, default=1) < 0:
         raise FileError(f"{where} holds {dtype!s:.80} of shape {shape!s:.80}, expected numbers: save it as such")
     return Stored(path, member, shape, dtype, fortran, stream.tell())
 
 
 def _arrays(stored: Stored, preparation: Preparation, labels: Stored | None) -> Part:
-    """The samples in an array: itself, or its entries along the first axis."""
+    """Return the samples of an array: the array itself, or its entries along the first axis."""
     single = fits(stored.shape, preparation)
     if not stored.shape or not prod(stored.shape):
         raise FileError(f"{stored.path} holds an array of shape {stored.shape}, expected (N, ...) with samples in it")

@@ -1,25 +1,25 @@
-"""What Proofmap itself wrote: results may lie among the samples they are of, and are none of them."""
+"""Names of the files that Proofmap writes, so that a folder of samples can contain results and is still read right."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-# of a run
+# files of a run
 MANIFEST = "manifest.json"
-FORMAT = "proofmap-run"  # the manifest's first entry
+FORMAT = "proofmap-run"  # the first entry of the manifest
 MASK = "mask.npy"
 DRAWING = "totals.png"
 
-_MAP = ".map.png"  # of an explanation, which lies beside it
+_MAP = ".map.png"  # a picture of an explanation; it lies beside the explanation's file
 
-# of a point that verify found: a record, x.refuted.json, lies beside it
+# points that `verify` found; each lies beside its record, such as x.refuted.json
 REFUTED, VIOLATED = ".refuted", ".violated"
 
 
 def written(path: Path) -> bool:
-    """Whether a file is a run's own, beside its manifest, an explanation's map, or a point that was found.
+    """Return whether Proofmap wrote this file: a run's file beside its manifest, a map, or a point beside its record.
 
-    By itself, a name proves nothing.
+    The name alone is not enough: the file that belongs to it must be there.
     """
     if path.name in (MASK, DRAWING):
         return _is_manifest(path.with_name(MANIFEST))

@@ -10,12 +10,12 @@ from proofmap.data.images import SUFFIXES
 from proofmap.sources.preparation import Preparation
 
 _COLOUR_MODES = {"RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}  # Pillow's modes with three channels or more
-_MOST_PICTURES = 1000  # pictures whose headers are read: a note needs no more
+_MAX_HEADERS_READ = 1000  # a note about conversions needs no more pictures
 
 
 def conversion_notes(paths: Sequence[Path], preparation: Preparation) -> Iterator[str]:
     """Yield a sentence for each kind of conversion that the pictures among the files need."""
-    headers = [header for header in map(_header, paths[:_MOST_PICTURES]) if header is not None]
+    headers = [header for header in map(_header, paths[:_MAX_HEADERS_READ]) if header is not None]
     if preparation.channels == 1:
         colour = [path for path, mode, _ in headers if mode in _COLOUR_MODES]
         yield from _sentence(colour, "in colour", "converted to grey")
@@ -37,15 +37,15 @@ def _sentence(paths: Sequence[Path], kind: str, done: str) -> Iterator[str]:
 
 
 def _header(path: Path) -> tuple[Path, str, tuple[int, int]] | None:
-    """The mode and the size (width, height) of a picture; None for other files, and where reading will say why."""
-    if path.suffix.lower() not in SUFFIXES or not path.is_file():  # a named pipe would be waited for
+    """Return a picture's mode and size (width, height); None for other files and for pictures that cannot be read."""
+    if path.suffix.lower() not in SUFFIXES or not path.is_file():  # opening a named pipe would block
         return None
     try:
         from PIL import Image
 
         with warnings.catch_warnings(), Image.open(path) as opened:
-            warnings.simplefilter("ignore")  # whoever reads the pixels hears them
-            turned = opened.getexif().get(274, 1) >= 5  # EXIF orientation: width and height change places
+            warnings.simplefilter("ignore")  # `read_picture` reports problems
+            turned = opened.getexif().get(274, 1) >= 5  # EXIF orientation 5 to 8 swaps width and height
             width, height = opened.size
             return path, opened.mode, (height, width) if turned else (width, height)
     except Exception:  # a damaged picture makes Pillow fail in many ways

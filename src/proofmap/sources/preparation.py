@@ -1,14 +1,14 @@
-"""How the values in a file become what a model takes: size, channels, range, mean, deviation, layout.
+"""Preparation of samples for a model: size, channels, range, mean, standard deviation and layout.
 
-It is said by flags, or by a TOML file beside the model, `net.toml` for `net.onnx`; every field may be missing:
+The settings are arguments, or fields of a TOML file beside the model: `net.toml` for `net.onnx`. All are optional:
 
     size = [224, 224]                  # height and width, or one side
     channels = 3                       # 1 for grey
-    range = [0, 1]                     # the values of black and white, in which the ball and its domain are stated
-    mean = [0.485, 0.456, 0.406]       # one number a channel, or one for all, in the values of the range
+    range = [0, 1]                     # the values of black and white; the ball uses these units
+    mean = [0.485, 0.456, 0.406]       # one number for each channel or one for all, in units of the range
     std = [0.229, 0.224, 0.225]
-    layout = "NCHW"                    # or "NHWC": how the model, and arrays made for it, order their axes
-    classes = ["tench", "goldfish"]    # or the name of a text file beside this one, with one name a line
+    layout = "NCHW"                    # or "NHWC": the order of the axes of the model and its arrays
+    classes = ["tench", "goldfish"]    # or a text file beside this one, with one name on each line
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ else:
 Layout = Literal["NCHW", "NHWC"]
 
 ZOO = "zoo:"
-_LARGEST = 8192  # pixels along a side: pictures are scaled to what is asked for, whatever it is
-_FIELDS = ("size", "channels", "range", "mean", "std", "layout", "classes")
+_MAX_SIDE_PIXELS = 8192  # limits the memory of a scaled picture
+_TOML_FIELDS = ("size", "channels", "range", "mean", "std", "layout", "classes")
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is done to values between a file and a model.
+    """The steps from the values in a file to the input of a model.
 
-    Pictures are scaled until they cover `size`, cut to it, and their bytes spread over `range`: these are the values
-    that a ball speaks of. Mean, deviation and layout come after the ball, as part of the network. None for the size or
-    the channels: the model's own where it says so, else those of the file.
+    Pictures are scaled until they cover `size`, cut to it, and mapped from bytes to `range`. A ball refers to these
+    values. Mean, standard deviation and layout come after the ball, as part of the network. If the size or the
+    channels are None, those of the model are used, or those of the file if the model takes any.
     """
 
     size: tuple[int, int] | None = None  # height and width
@@ -50,12 +50,16 @@ class Preparation:
     std: tuple[float, ...] | None = None
     layout: Layout = "NCHW"
     range: tuple[float, float] = (0.0, 1.0)
-    shape: tuple[int, ...] | None = None  # of one sample as the network takes it, where it is known
+    shape: tuple[int, ...] | None = None  # one sample as the network takes it, if known
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be done to a picture."""
-        if self.size is not None and not (len(self.size) == 2 and all(1 <= side <= _LARGEST for side in self.size)):
-            raise InputError(f"got the size {self.size}, expected a height and a width of 1 to {_LARGEST} pixels")
+        """Raise InputError for an invalid setting."""
+        if self.size is not None and not (
+            len(self.size) == 2 and all(1 <= side <= _MAX_SIDE_PIXELS for side in self.size)
+        ):
+            raise InputError(
+                f"got the size {self.size}, expected a height and a width of 1 to {_MAX_SIDE_PIXELS} pixels"
+            )
         if self.channels not in (None, 1, 3):
             raise InputError(f"got {self.channels} channels, expected 1 for grey or 3 for colour")
         if self.layout not in get_args(Layout):
@@ -73,13 +77,13 @@ class Preparation:
             raise InputError(f"got the std {self.std}, expected numbers above 0")
 
 
-def stated(model: str) -> Preparation:
-    """What the TOML beside a model says (of a model of the zoo: the one in the package), or the default."""
-    return beside(model)[0]
+def preparation_of(model: str) -> Preparation:
+    """Return the preparation from the TOML file beside a model, or of a packaged model, or the default."""
+    return read_toml_beside(model)[0]
 
 
-def beside(model: str) -> tuple[Preparation, tuple[str, ...] | None]:
-    """The same, with the names of the classes."""
+def read_toml_beside(model: str) -> tuple[Preparation, tuple[str, ...] | None]:
+    """Return the preparation and the names of the classes from the TOML file beside a model."""
     if model.startswith(ZOO):
         with as_file(files("proofmap.zoo") / f"{Path(model.removeprefix(ZOO)).name}.toml") as path:
             return _read(path)
@@ -88,12 +92,12 @@ def beside(model: str) -> tuple[Preparation, tuple[str, ...] | None]:
 
 
 def read_classes(path: Path) -> tuple[str, ...]:
-    """The names of the classes, one a line; empty lines at the end do not count."""
+    """Read the names of the classes, one on each line; empty lines at the end are ignored."""
     return _checked([line.strip() for line in read_text(path).rstrip().splitlines()], path)
 
 
 def _checked(names: list[str], path: Path) -> tuple[str, ...]:
-    """Names that can be printed, at least one."""
+    """Return the names; raise FileError if there is none, or if one cannot be printed."""
     wrong = next((k for k, name in enumerate(names) if not (name and name.isprintable())), None)
     if wrong is not None or not names:
         raise FileError(f"{path} has no name for class {wrong or 0}, expected one that can be printed for each class")
@@ -101,21 +105,21 @@ def _checked(names: list[str], path: Path) -> tuple[str, ...]:
 
 
 def _read(path: Path) -> tuple[Preparation, tuple[str, ...] | None]:
-    """What a file says; the default where there is none."""
+    """Read a TOML file; return the default if there is none."""
     if not path.is_file():
         return Preparation(), None
     try:
         fields = tomllib.loads(read_text(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise FileError(f"{path} is not TOML: {first_line(error)}; correct it, or take it away") from error
-    strange = sorted(fields.keys() - set(_FIELDS))
+        raise FileError(f"{path} is not TOML: {first_line(error)}; correct it, or delete it") from error
+    strange = sorted(fields.keys() - set(_TOML_FIELDS))
     if strange:
-        raise FileError(f"{path} has the field {strange[0]!r:.80}, expected only {', '.join(_FIELDS)}")
+        raise FileError(f"{path} has the field {strange[0]!r:.80}, expected only {', '.join(_TOML_FIELDS)}")
     try:
         classes = _classes(fields.pop("classes", None), path)
-        return Preparation(**{name: _READ[name](value) for name, value in fields.items()}), classes
+        return Preparation(**{name: _FIELD_PARSERS[name](value) for name, value in fields.items()}), classes
     except (InputError, TypeError, ValueError, OverflowError) as error:
-        raise FileError(f"{path} says what cannot be: {first_line(error)}") from error
+        raise FileError(f"{path} has an invalid value: {first_line(error)}") from error
 
 
 def _classes(value: Any, path: Path) -> tuple[str, ...] | None:
@@ -150,7 +154,7 @@ def _size(value: Any) -> tuple[int, ...]:
     return tuple(map(_whole, value if isinstance(value, list) else [value, value]))
 
 
-_READ: dict[str, Any] = {
+_FIELD_PARSERS: dict[str, Any] = {
     "size": _size,
     "channels": _whole,
     "range": _numbers,

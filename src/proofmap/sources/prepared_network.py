@@ -1,6 +1,6 @@
-"""The network behind its preparation: mean, deviation, layout and flattening as its first operations.
+"""A network with its preparation in front: mean, standard deviation, layout and flattening are its first operations.
 
-So a ball around the user's values is a ball at the network's input, and every bound goes through what is done to them.
+A ball around the user's values is then a ball at the input of this network, and bounds include the preparation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proofmap.sources.preparation import Preparation
 
 
 class Prepared(nn.Module):
-    """x -> network((x - mean) / std), with the channels last where the network wants them so."""
+    """x -> network((x - mean) / std), with the channels moved last if the layout is NHWC."""
 
     scale: Tensor | None
     shift: Tensor | None
@@ -34,7 +34,7 @@ class Prepared(nn.Module):
         self.register_buffer("shift", shift)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits of samples whose values are the user's, channels first."""
+        """Return the logits of samples in the user's values, channels first."""
         column = (-1, *(1,) * (x.ndim - 2))
         if self.scale is not None:
             x = x * self.scale.reshape(column)
@@ -45,15 +45,15 @@ class Prepared(nn.Module):
 
 
 def wrapped(module: nn.Module, preparation: Preparation) -> nn.Module:
-    """The module itself where there is nothing to do."""
+    """Return the module with its preparation in front, or the module itself if there is nothing to prepare."""
     bare = preparation.mean is None and preparation.std is None and preparation.layout == "NCHW"
     return module if bare else Prepared(module, preparation)
 
 
 def put_behind(graph: Graph, preparation: Preparation) -> tuple[Graph, tuple[int, ...]]:
-    """A graph with the same operations in front, and the shape of the samples it takes then.
+    """Return a graph with its preparation in front, and the shape of the samples that it takes.
 
-    A picture (C, H, W) goes into whatever takes as many numbers; without a size, a column vector is taken flat.
+    A picture (C, H, W) fits any input with as many numbers. Without a size, a column vector is taken as a flat sample.
     """
     expected = graph.input.shape
     shape = _sample_shape(expected, preparation)
@@ -90,7 +90,7 @@ def put_behind(graph: Graph, preparation: Preparation) -> tuple[Graph, tuple[int
 
 
 def _prepared(file: ModelFile | None, preparation: Preparation, rank: int) -> ModelFile | None:
-    """The same file behind this preparation, which a certificate states."""
+    """Return the record of the model's file with this preparation, as a certificate states it."""
     layout = preparation.layout if rank == 3 else "NCHW"
     if file is None or (preparation.mean is None and preparation.std is None and layout == "NCHW"):
         return file
@@ -99,7 +99,7 @@ def _prepared(file: ModelFile | None, preparation: Preparation, rank: int) -> Mo
 
 
 def _sample_shape(expected: tuple[int, ...], preparation: Preparation) -> tuple[int, ...]:
-    """The shape of one sample, channels first, whose numbers a network of input shape `own` takes."""
+    """Return the shape of one sample, channels first, for a network of input shape `expected`."""
     size, channels = preparation.size, preparation.channels
     shape: tuple[int, ...]
     if len(expected) == 3 and prod(expected) > max(expected):
@@ -126,7 +126,7 @@ def _sample_shape(expected: tuple[int, ...], preparation: Preparation) -> tuple[
 
 
 def _affine(preparation: Preparation) -> tuple[Tensor | None, Tensor | None]:
-    """(x - mean) / std as x · scale + shift, exact until the network's precision is taken on."""
+    """Write (x - mean) / std as x · scale + shift, in float64."""
     mean, std = (
         None if v is None else torch.tensor(v, dtype=torch.float64) for v in (preparation.mean, preparation.std)
     )

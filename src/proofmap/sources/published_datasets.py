@@ -1,4 +1,4 @@
-"""The files in which MNIST and CIFAR-10 were published, and others of their formats."""
+"""Samples in the formats of MNIST (idx) and CIFAR-10 (binary records)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from proofmap.sources.sample_shapes import Part, fit, planes
 
 
 def open_idx(path: Path, preparation: Preparation) -> Part:
-    """MNIST's format, plain or packed by gzip; `train-labels-idx1-ubyte` beside `train-images-idx3-ubyte` is found."""
+    """Open an idx file, plain or packed by gzip, and labels from `*-labels-idx1-ubyte` beside `*-images-idx3-ubyte`."""
     shape = read_idx_shape(path)
     if len(shape) < 2 or not prod(shape):
         raise FileError(f"{path} holds {shape}, expected (N, ...) with samples in it: is it a file of labels?")
-    values = cache(lambda: read_idx(path).numpy())  # read whole when the first sample is asked for
+    values = cache(lambda: read_idx(path).numpy())  # the whole file is read with its first sample
 
     def read(index: int) -> Tensor:
-        """One sample: pictures without channels are grey, (1, H, W)."""
+        """Read one sample; a picture without channels becomes (1, H, W)."""
         sample = values()[index]
         picture = planes(sample[None] if sample.ndim == 2 else sample, preparation)
         return fit(picture, preparation, f"{path.name}#{index}")
@@ -39,11 +39,11 @@ def open_idx(path: Path, preparation: Preparation) -> Part:
 
 
 def open_cifar10(path: Path, preparation: Preparation) -> Part:
-    """CIFAR-10's format: records of a label and a picture, without a header."""
+    """Open a file of records, each with a label and a picture."""
     records = map_records(path)  # (N, 3073) uint8
 
     def read(index: int) -> Tensor:
-        """One picture, (3, 32, 32)."""
+        """Read one picture, (3, 32, 32)."""
         values = planes(records[index, 1:].reshape(3, 32, 32), preparation)
         return fit(values, preparation, f"{path.name}#{index}")
 

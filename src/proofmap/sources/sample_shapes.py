@@ -1,4 +1,4 @@
-"""Files with samples: how many each has, and the numbers of one as a sample that the network takes."""
+"""Shapes of samples: turn the numbers in a file into the tensor that a network takes."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A file with samples."""
+    """The samples of one file."""
 
     count: int
     read: Callable[[int], Tensor]  # one sample, (*shape) float32
-    single: bool = False  # the file is one sample, and no list of some
-    labels: Sequence[int] | None = None  # the class of each, where the file says it; `UNKNOWN` where it cannot be read
-    columns: tuple[str, ...] | None = None  # the names of the variables, where the file says them
+    single: bool = False  # True if the file is one sample, not a list of samples
+    labels: Sequence[int] | None = None  # the classes, if the file has them; `UNKNOWN` for one that cannot be read
+    columns: tuple[str, ...] | None = None  # the names of the variables, if the file has them
 
     def __len__(self) -> int:
         return self.count
 
 
 def scaled(pixels: Tensor, preparation: Preparation) -> Tensor:
-    """Bytes as values of the range: 0 is its lower end, 255 its upper, and rounding leads to nothing outside."""
+    """Map bytes to the range: 0 to its lower end, 255 to its upper end. Rounded values are clamped to the range."""
     low, high = preparation.range
     return (pixels.float() / 255 * (high - low) + low).clamp(low, high)
 
 
 def fits(shape: tuple[int, ...], preparation: Preparation) -> bool:
-    """Whether an array of this shape is one sample: up to axes of size 1, or as a flat list of its numbers."""
+    """Return whether an array of this shape is one sample, apart from axes of size 1 and from flattening."""
     if preparation.shape is None:
         return False
     expected = _arranged(preparation.shape, preparation)
@@ -48,15 +48,15 @@ def fits(shape: tuple[int, ...], preparation: Preparation) -> bool:
 
 
 def fit(values: Array, preparation: Preparation, where: str) -> Tensor:
-    """An array as a sample, (*shape) float32.
+    """Convert an array to a sample, (*shape) float32.
 
-    uint8 are bytes of a picture, spread over the range; other numbers stand for themselves. The axes are in the
-    order of the model's layout.
+    The axes of the array are in the order of the model's layout. Values of type uint8 are bytes of a picture and are
+    mapped to the range. Other numbers are kept.
     """
     if values.dtype.kind not in "fiu":
         raise InputError(f"{where} holds {values.dtype}, expected numbers")
     values = arrange(values, preparation, where)
-    with np.errstate(over="ignore"):  # what is too large for a float is found below
+    with np.errstate(over="ignore"):  # an overflow gives inf, which is refused below
         numbers = torch.from_numpy(np.array(values, dtype=np.float32 if values.dtype != np.uint8 else np.uint8))
     sample = scaled(numbers, preparation) if numbers.dtype == torch.uint8 else numbers
     if not sample.numel() or not bool(sample.isfinite().all()):
@@ -65,7 +65,7 @@ def fit(values: Array, preparation: Preparation, where: str) -> Tensor:
 
 
 def arrange(values: Array, preparation: Preparation, where: str) -> Array:
-    """An array whose axes are in the order of the model's layout, channels first and in the shape of a sample."""
+    """Bring an array with the axes of the model's layout into the shape of a sample, channels first."""
     if preparation.shape is not None:
         expected = _arranged(preparation.shape, preparation)
         if not fits(values.shape, preparation):
@@ -75,12 +75,12 @@ def arrange(values: Array, preparation: Preparation, where: str) -> Array:
 
 
 def planes(values: Array, preparation: Preparation) -> Array:
-    """A picture (C, H, W) in the order of the model's layout."""
+    """Bring a picture (C, H, W) into the order of the model's layout."""
     return np.moveaxis(values, 0, -1) if preparation.layout == "NHWC" and values.ndim == 3 else values
 
 
 def _arranged(shape: tuple[int, ...], preparation: Preparation) -> tuple[int, ...]:
-    """A sample's shape as the model and its arrays have it."""
+    """Return a sample's shape in the model's layout."""
     return (*shape[1:], shape[0]) if preparation.layout == "NHWC" and len(shape) == 3 else shape
 
 

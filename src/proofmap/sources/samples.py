@@ -1,4 +1,4 @@
-"""A data set as its files: opened without reading a sample, then read one sample at a time."""
+"""Data sets in files and folders: opening reads no sample, and samples are read one at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from proofmap.data.images import LABELS, UNKNOWN, read_labels
+from proofmap.data.images import LABELS_FILE, UNKNOWN, read_labels
 from proofmap.errors import FileError, InputError
 from proofmap.explainers.origin import File, Source
 from proofmap.sources.file_formats import known, open_part, try_part
@@ -25,45 +25,45 @@ from proofmap.sources.sample_shapes import Part
 
 
 class Samples(Protocol):
-    """A data set, read one sample at a time; opening it reads none."""
+    """A data set whose samples are read one at a time."""
 
     @property
     def names(self) -> Sequence[str]:
-        """A name for each sample, all of them different."""
+        """The name of each sample; no name occurs twice."""
         ...
 
     @property
     def labels(self) -> Sequence[int] | None:
-        """The class of each sample, -1 for one without; None where none has one."""
+        """The class of each sample, -1 for an unlabelled sample; None if no sample has a label."""
         ...
 
     @property
     def columns(self) -> Sequence[str] | None:
-        """The names of the variables, where the samples are rows of a table that says them."""
+        """The names of the variables, if the samples are rows of a table with a header."""
         ...
 
     def __len__(self) -> int: ...
 
     def read(self, index: int) -> Tensor:
-        """One sample, (*shape) float32; FileError or InputError with the reason where it is none."""
+        """Read one sample, (*shape) float32; raise FileError or InputError if it cannot be read."""
         ...
 
     def source(self, index: int) -> Source:
-        """A sample's name, and the file that holds it, where it is in one."""
+        """Return a sample's name and its file, if it is in a file."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """The samples of some files, in the order of their names; `columns` are those of a table.
+    """The samples of files, in the order of their names.
 
-    notes: what a reader of the results should know of the files, a sentence each.
+    `notes` are sentences about the files, for readers of the results. `columns` are those of tables.
     """
 
     names: tuple[str, ...]
     labels: tuple[int, ...] | None
     parts: tuple[Part, ...]
-    paths: tuple[Path, ...]  # of the parts
+    paths: tuple[Path, ...]  # one for each part
     columns: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
 
@@ -71,12 +71,12 @@ class Files:
         return len(self.names)
 
     def read(self, index: int) -> Tensor:
-        """One sample, (*shape) float32; FileError or InputError with the reason where it is none."""
+        """Read one sample, (*shape) float32; raise FileError or InputError if it cannot be read."""
         k = self._part(index)
         return self.parts[k].read(index - self._ends[k] + len(self.parts[k]))
 
     def source(self, index: int) -> Source:
-        """A sample's name and its file, as it is on the disk when the first of its samples is asked for."""
+        """Return a sample's name and its file, with the hash at the time of the first call for this file."""
         return Source(self.names[index], (self._hashed(self._part(index)),))
 
     def _part(self, index: int) -> int:
@@ -86,23 +86,23 @@ class Files:
 
     @cached_property
     def _hashed(self) -> Callable[[int], File]:
-        """Each file once, however many samples it holds."""
+        """Hash each file once, however many samples it holds."""
         return cache(lambda k: File.of(self.paths[k]))
 
     @cached_property
     def _ends(self) -> list[int]:
-        """How many samples there are up to the end of each part."""
+        """The number of samples up to the end of each part."""
         return list(accumulate(len(part) for part in self.parts))
 
 
 def open_samples(paths: Sequence[Path], preparation: Preparation) -> Files:
-    """The samples in files and folders, for a network that takes them so.
+    """Open the samples in files and folders.
 
-    Pictures (png, jpeg, webp, bmp, gif, tiff), arrays (npy, npz), tables (csv), MNIST's idx and CIFAR-10's bin files,
-    plain or packed by gzip; of a folder, and of those inside it, all files of these kinds in the order of their names.
-    Samples are named by their place in the folder that holds all of `paths`, and numbered where a file has several. A
-    folder's `labels.csv`, with the columns `file` and `label` or `class_index`, gives its pictures classes, some or
-    all. A file of `paths` that cannot be opened is refused; one in a folder is a sample that cannot be read.
+    The formats are pictures (png, jpeg, webp, bmp, gif, tiff), arrays (npy, npz), tables (csv), MNIST's idx files,
+    plain or packed by gzip, and CIFAR-10's bin files. A folder is searched with all its subfolders, in the order of
+    the names. The name of a sample is its path inside the folder that holds all of `paths`, with a number if the file
+    has several samples. A folder's `labels.csv` may give classes to its pictures; its columns are `file`, and `label`
+    or `class_index`. A damaged file in `paths` raises FileError; one in a folder becomes a sample that cannot be read.
     """
     if not paths:
         raise InputError("got no input, expected files or folders, such as digit.png")
@@ -134,7 +134,7 @@ def open_samples(paths: Sequence[Path], preparation: Preparation) -> Files:
 
 
 def _listed(folder: Path) -> list[Path]:
-    """The files with samples in a folder and inside it, by name; nothing is followed out of it."""
+    """List the files with samples in a folder and its subfolders by name; links to other folders are not followed."""
     samples: list[Path] = []
     for where, inside, names in os.walk(folder, onerror=_refuse):
         inside[:] = [name for name in inside if not name.startswith(".")]
@@ -149,9 +149,9 @@ def _refuse(error: OSError) -> None:
 
 
 def _labels(folder: Path, opened: Mapping[Path, Part]) -> tuple[dict[Path, Sequence[int]], str]:
-    """What a folder's labels.csv says of its files, and what it leaves open."""
-    if not (folder / LABELS).is_file():
+    """Read a folder's labels.csv: the labels of its files, and a sentence about missing and unused labels."""
+    if not (folder / LABELS_FILE).is_file():
         return {}, ""
     names = {file: file.relative_to(folder).as_posix() for file, part in opened.items() if part.single}
-    by_name, note = read_labels(folder / LABELS, list(names.values()))
+    by_name, note = read_labels(folder / LABELS_FILE, list(names.values()))
     return {file: [by_name[name]] for file, name in names.items() if name in by_name}, note

@@ -10,10 +10,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from proofmap.errors import FileError
 from proofmap.storage.records import write_atomic
@@ -22,6 +22,9 @@ if sys.platform != "win32":
     import fcntl
 
 _LOG_NAME = "log.jsonl"
+_MAX_VALUE = 70  # characters of a value in an error; longer ones are cut
+
+T = TypeVar("T")
 
 
 def path_inside(folder: Path, name: str) -> Path:
@@ -44,6 +47,44 @@ def write_piece_once(folder: Path, name: str, content: bytes) -> None:
     path = path_inside(folder, name)
     if not path.is_file() or path.read_bytes() != content:
         write_piece(folder, name, content)
+
+
+def read_piece(folder: Path, name: str, parse: Callable[[bytes], T], *, delete: str = "it") -> T | None:
+    """Return the content of a file; None without a file. The error of a damaged file says what to delete."""
+    path = path_inside(folder, name)
+    try:
+        return parse(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, EOFError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise FileError(f"{path} is damaged: delete {delete}, and run again") from error
+
+
+def check_same_work(
+    folder: Path, earlier: Mapping[str, Any], now: Mapping[str, Any], what: str, *, arguments: tuple[str, ...] = ()
+) -> None:
+    """Raise FileError if the folder's record describes other work than `now`.
+
+    what: the content of the folder, such as "results of another run". arguments: those that choose the folder.
+    """
+    different = differences(earlier, json.loads(json.dumps(now)))
+    if different:
+        raise FileError(
+            f"{folder} holds {what} ({'; '.join(different)}): choose another folder, or start it again as it was begun",
+            arguments=arguments,
+        )
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return the differences of two records in words, such as "job.ball.eps was 0.01 and is 0.02"."""
+    pairs = record_differences(old, new).items()
+    return [f"{name} was {shortened(was)} and is {shortened(now)}" for name, (was, now) in pairs]
+
+
+def shortened(value: Any) -> str:
+    """Return the repr of a value, cut at 60 characters."""
+    text = repr(value)
+    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 10]}..."
 
 
 def record_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -1,4 +1,4 @@
-"""Words for balls, bounds, shares and counts, the same in figures, commands, runs and reports.
+"""The wording of balls, bounds, shares and counts, the same in figures, commands, runs and reports.
 
 Rounding never claims more than is known: radii and shares are rounded down.
 """
@@ -7,27 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
-from math import isfinite
-from typing import TYPE_CHECKING, Any
+from math import isfinite, isnan
+from typing import Any
 
-from proofmap.runtime.outward_numbers import NOT_COVERED, Guarantee, format_interval, format_overlap
+from proofmap.runtime.outward_numbers import Guarantee, format_overlap
 from proofmap.verify.objective import decides
-from proofmap.verify.overlap import Overlap
-
-if TYPE_CHECKING:
-    from proofmap.explainers.explanation import Explanation
 
 _RADIUS_DIGITS = 6
 _EXACT_RADIUS_LENGTH = 8  # a radius of at most this many characters is printed unchanged
-_SCORE_MEANINGS = {  # for methods whose scores are not differences of overlaps
+_SCORE_MEANINGS = {  # methods whose scores are not differences of overlaps
     "SmoothEVA": "a group's share of the largest first-order change, averaged over points drawn from the ball",
     "PathEVA": "a group's part of the gain of one attack, integrated along the straight line to its end point",
     "NestedEVA": "the share of groups that rank no higher in attacks that may move fewer and fewer groups",
     "NoiseEVA": "a group's part of the change from the input to a point of the ball, averaged over random points",
     "BlendEVA": "a group's part of the evidence over the ball, of the gain of attacks and of the loss by noise, mixed",
 }
-_GAIN_TOLERANCE = 1e-4  # relative to max(1, |gain|): the sum of the scores equals the attack's gain up to this
-_BOUNDS = {"certified": "upper_proven", "probable": "upper_probable", "sampled": "lower_sampled", "none": "estimate"}
+_BOUND_SUFFIXES = {
+    "certified": "upper_proven",
+    "probable": "upper_probable",
+    "sampled": "lower_sampled",
+    "none": "estimate",
+}
+_OBJECTIVE_PHRASES = {
+    "class": "the negative of the class's own output",
+    "mean": "the mean lead of the other classes",
+    "log-softmax": "the negative logarithm of the class's probability",
+}
 
 
 def plural(count: int, word: str, many: str | None = None) -> str:
@@ -39,6 +44,18 @@ def share(part: int, whole: int, word: str) -> str:
     """Return a share in words: "12 of 18 samples (66.6 %)". The percentage is rounded down."""
     percent = f" ({1000 * part // whole / 10:.1f} %)" if whole else ""
     return f"{part} of {plural(whole, word)}{percent}"
+
+
+def capitalised(text: str) -> str:
+    """Return a text with a capital letter at its start."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def number(value: float | None, guarantee: Guarantee = "none") -> str:
+    """Round a number to the side on which the statement stays true; with a minus sign that screen readers read."""
+    if value is None or isnan(value):
+        return "unknown"
+    return format_overlap(value, guarantee).replace("-", "−")
 
 
 def radius(eps: float, rounding: str = ROUND_FLOOR) -> str:
@@ -77,11 +94,6 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
     return f"{size} in {norm}{limits}"
 
 
-def rounding_note(settings: Mapping[str, Any]) -> str:
-    """Return a note for a proof that does not cover all rounding errors, else ""."""
-    return "" if settings.get("rigorous") else f" ({NOT_COVERED})"
-
-
 def _half(ball: Mapping[str, Any]) -> str:
     return {"+": ", values raised alone", "-": ", values lowered alone"}.get(str(ball.get("half")), "")
 
@@ -112,7 +124,7 @@ def bound_name(guarantee: Guarantee, objective: object = "margin", part: str = "
     part: "frozen" for the bounds AO(B_u).
     """
     smoothed = "smoothed" if guarantee == "probable" else ""
-    return "_".join(filter(None, (smoothed, quantity_name(objective), part, _BOUNDS[guarantee])))
+    return "_".join(filter(None, (smoothed, quantity_name(objective), part, _BOUND_SUFFIXES[guarantee])))
 
 
 def reached_name(objective: object = "margin", part: str = "") -> str:
@@ -120,19 +132,18 @@ def reached_name(objective: object = "margin", part: str = "") -> str:
     return "_".join(filter(None, (quantity_name(objective), part, "lower_reached")))
 
 
+def quantity_of(guarantee: Guarantee, objective: str) -> str:
+    """Name the bounded value in a sentence. Only a bound of margins is called the overlap."""
+    if guarantee == "probable":
+        return "the overlap of the smoothed classifier"
+    if decides(objective):
+        return "the adversarial overlap"
+    return _OBJECTIVE_PHRASES.get(objective, f"the objective {objective!r}")
+
+
 def quantity_name(objective: object) -> str:
     """Return "overlap", or "objective_NAME" for an objective that does not decide the class."""
     return "overlap" if decides(objective) else f"objective_{objective}"
-
-
-def known_side(side: Overlap, k: int = 0, sign: str = "≤") -> str:
-    """Return a certified overlap of sample k: "≤ -8.65", or "in [-8.71, -8.65]" if an input reaches more than x."""
-    lower, upper = float(side.full_lower[k]), float(side.full[k])
-    return (
-        f"in {format_interval(lower, upper)}"
-        if lower > float(side.nominal[k])
-        else f"{sign} {format_overlap(upper, 'certified')}"
-    )
 
 
 def confidence(settings: Mapping[str, Any]) -> str:
@@ -159,17 +170,6 @@ def smoothed(settings: Mapping[str, Any]) -> str:
 def score_means(method: str) -> str | None:
     """Return the meaning of a score of this method; None for a difference of overlaps, or if it is unknown."""
     return _SCORE_MEANINGS.get(method)
-
-
-def summed(e: Explanation, k: int) -> str:
-    """Compare the sum of the scores of sample k with the attack's gain, for PathEVA; "" for other methods."""
-    if e.method != "PathEVA":
-        return ""
-    gain = float(e.overlap.full[k].double() - e.overlap.nominal[k].double())
-    total = float(e.scores[k].double().sum())
-    if abs(total - gain) <= _GAIN_TOLERANCE * max(1.0, abs(gain)):
-        return f"the scores sum to {total:.2f}, the whole gain of the attack"
-    return f"the scores sum to {total:.4f}, but the attack gained {gain:.4f}"
 
 
 def taken_off(what: object) -> str:

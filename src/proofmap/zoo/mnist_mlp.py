@@ -14,8 +14,8 @@ _WIDTHS = (28 * 28, 256, 128, 64, 32, 10)
 def mnist_mlp(pretrained: bool = True) -> nn.Sequential:
     """Map images (N, 1, 28, 28) in [0, 1] to logits (N, 10); in eval mode.
 
-    With `pretrained`, the weights are those that `scripts/train.py mnist` wrote into the package: trained on the 60000
-    training images alone, with the test accuracy in the file's metadata. Without, torch's random initial weights.
+    `pretrained` loads the packaged weights. `scripts/train.py mnist` made them from the 60000 training images; the
+    file's metadata states the test accuracy. With `pretrained=False`, the weights are torch's random initial ones.
 
     >>> pm.zoo.mnist_mlp()(x).argmax(1)
     tensor([7, 2])

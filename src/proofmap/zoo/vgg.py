@@ -1,4 +1,4 @@
-"""VGG16, the paper's ImageNet classifier, with the names that torchvision gives its layers."""
+"""VGG16, the paper's ImageNet classifier, with torchvision's names of the layers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from proofmap.zoo.weights import fill
 # Filters of the convolutions, block by block; a max pool ends each block.
 # (Simonyan and Zisserman 2014, "Very deep convolutional networks", configuration D)
 _BLOCKS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-_POOLED = 7
+_POOLED_SIDE = 7  # pixels
 
 
 class VGG(nn.Module):
-    """Blocks of 3 x 3 convolutions, each ended by a max pool; then a mean to 7 x 7 and three dense layers."""
+    """Blocks of 3 x 3 convolutions with a max pool each, average pooling to 7 x 7, and three dense layers."""
 
     def __init__(self, blocks: tuple[tuple[int, ...], ...], hidden: int, classes: int) -> None:
         super().__init__()
@@ -28,9 +28,9 @@ class VGG(nn.Module):
                 channels = width
             layers.append(nn.MaxPool2d(2))
         self.features: nn.Sequential = nn.Sequential(*layers)
-        self.avgpool: nn.Module = nn.AdaptiveAvgPool2d(_POOLED)
+        self.avgpool: nn.Module = nn.AdaptiveAvgPool2d(_POOLED_SIDE)
         self.classifier: nn.Sequential = nn.Sequential(
-            nn.Linear(channels * _POOLED**2, hidden),
+            nn.Linear(channels * _POOLED_SIDE**2, hidden),
             nn.ReLU(),
             nn.Dropout(),
             nn.Linear(hidden, hidden),
@@ -49,9 +49,9 @@ class VGG(nn.Module):
 def vgg16(weights: str | Path | None = None) -> VGG:
     """Map images (N, 3, 224, 224) to logits (N, 1000); in eval mode.
 
-    `weights` is a file on the user's disk: torchvision's `vgg16-*.pth`, or the same tensors as safetensors; they expect
-    pixels in [0, 1], less the mean (0.485, 0.456, 0.406), over the deviation (0.229, 0.224, 0.225). Without a file,
-    torch's random initial weights.
+    `weights` is a file: torchvision's `vgg16-*.pth`, or the same tensors as safetensors. These weights expect pixels
+    in [0, 1], minus the mean (0.485, 0.456, 0.406), divided by the standard deviation (0.229, 0.224, 0.225). Without
+    a file, the weights are torch's random initial ones.
 
     >>> try:
     ...     pm.zoo.vgg16(weights="nowhere.pth")
@@ -61,7 +61,7 @@ def vgg16(weights: str | Path | None = None) -> VGG:
     """
     if weights is None:
         return VGG(_BLOCKS, hidden=4096, classes=1000).eval()
-    with torch.device("meta"):  # half a gigabyte that need not be drawn at random first
+    with torch.device("meta"):  # saves drawing half a gigabyte of random weights
         shapes = VGG(_BLOCKS, hidden=4096, classes=1000)
     model = shapes.to_empty(device="cpu")
     fill(model, weights)

@@ -1,4 +1,4 @@
-"""Small vision transformers for CIFAR-10: a stem of convolutions makes tokens, blocks of attention mix them."""
+"""Small vision transformers for CIFAR-10: convolutions make tokens, and blocks of attention mix them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Norm = Literal["layer", "batch"]
 
 
 class TokenNorm(nn.Module):
-    """A batch norm of tokens (N, T, D): every feature by statistics of training."""
+    """Batch norm of tokens (N, T, D): each feature is normalised by the statistics of training."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class TokenNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Softmax attention of several heads over tokens (N, T, D)."""
+    """Multi-head softmax attention over tokens (N, T, D)."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """x + attention, then x + two dense layers, each of what a norm makes of x."""
+    """A pre-norm transformer block: x + attention(norm(x)), then x + dense(norm(x))."""
 
     def __init__(self, width: int, heads: int, hidden: int, norm: Norm) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Block(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """Images (N, 3, 32, 32) to logits (N, 10): 16 tokens, blocks, the mean of the tokens, a dense layer."""
+    """Map images (N, 3, 32, 32) to logits (N, 10): 16 tokens, blocks, the mean of the tokens, a dense layer."""
 
     def __init__(self, width: int, depth: int, heads: int, hidden: int, norm: Norm) -> None:
         super().__init__()

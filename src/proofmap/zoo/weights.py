@@ -1,4 +1,4 @@
-"""Weights: read from a file, by content and never by running what it holds, and put into a model that they fit."""
+"""Load weights into a model from safetensors or torch's format, without executing code from the file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from proofmap.errors import FileError
 def fill(model: nn.Module, path: str | Path) -> None:
     """Replace the model's parameters and buffers by those in the file: a state dict in safetensors or torch's format.
 
-    The names and shapes must be the model's own, all of them and no others. The values are copied, so that the model
-    keeps its types and does not depend on the file any more.
+    Raises FileError unless the names and shapes are exactly those of the model. The values are copied: the model keeps
+    its types and does not depend on the file afterwards.
     """
     path = Path(path)
     weights = _read(path)
-    for why in _misfits(model, weights):
+    for why in _mismatches(model, weights):
         raise FileError(f"{path} holds {why}: these are the weights of another network")
     model.load_state_dict(weights)
 
 
 def fill_packaged(model: nn.Module, name: str) -> None:
-    """Fill the model from `name`.safetensors, which stands beside this file."""
+    """Fill the model from the packaged file `name`.safetensors."""
     with as_file(files("proofmap.zoo") / f"{name}.safetensors") as path:
         fill(model, path)
 
@@ -35,13 +35,13 @@ def fill_packaged(model: nn.Module, name: str) -> None:
 def _read(path: Path) -> dict[str, Tensor]:
     try:
         with path.open("rb") as file:
-            # safetensors: eight bytes of length, then a JSON object; torch's formats have another ninth byte
+            # safetensors: eight bytes of length, then a JSON object; in torch's formats the ninth byte differs
             safetensors = file.read(9)[8:] == b"{"
             file.seek(0)
             content = load_file(path) if safetensors else torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise FileError(f"cannot read {path}: {error}; check that the file exists and may be read") from error
-    except Exception as error:  # a foreign file makes the readers fail in many ways
+    except Exception as error:  # the readers raise many types for a damaged file
         raise FileError(
             f"{path} is not a file of weights ({type(error).__name__}): expected a state dict in safetensors or in "
             "torch's format, of tensors alone"
@@ -51,8 +51,8 @@ def _read(path: Path) -> dict[str, Tensor]:
     return content
 
 
-def _misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[str]:
-    """What weights have otherwise than the model."""
+def _mismatches(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[str]:
+    """Yield the differences between the names and shapes of the weights and those of the model."""
     expected, kind = model.state_dict(), f"this {type(model).__name__} model"
     for name, tensor in expected.items():
         if name not in weights:

@@ -1,4 +1,4 @@
-"""proofmap claim: files that other verifiers read, and that say what was proven."""
+"""proofmap claim: files for other verifiers that state the proven bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def network() -> nn.Module:
 
 @pytest.fixture
 def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pm.Explanation:
-    """maps/x.proofmap, of net.onnx at x.npy."""
+    """Write maps/x.proofmap, the explanation of net.onnx at x.npy."""
     monkeypatch.chdir(tmp_path)
     x = torch.rand(1, 4, generator=torch.manual_seed(0))
     Path("net.onnx").write_bytes(as_onnx(pm.trace(network(), x)).SerializeToString())
@@ -50,8 +50,8 @@ def test_every_claim_is_confirmed_by_verify(saved: pm.Explanation) -> None:
         assert found["holds"] == 1
 
 
-def test_a_number_that_is_reached_is_refuted_by_verify(saved: pm.Explanation) -> None:
-    """The same question with a smaller number: x itself is a counterexample."""
+def test_verify_refutes_a_claim_that_is_too_small(saved: pm.Explanation) -> None:
+    """With a smaller bound, the input itself is a counterexample."""
     called("claim", "net.onnx", "maps", "--groups", "none")
     ((net, question, _),) = instances()
     file = Path("claims", question)
@@ -65,7 +65,7 @@ def test_a_number_that_is_reached_is_refuted_by_verify(saved: pm.Explanation) ->
 
 
 def test_the_users_file_stays_as_it_is(saved: pm.Explanation) -> None:
-    """Its nodes and weights, and one product behind them."""
+    """The written network has its nodes and weights, and one product after them."""
     called("claim", "net.onnx", "maps", "--groups", "none")
     own, written = onnx.load("net.onnx").graph, onnx.load(f"claims/{instances()[0][0]}").graph
     assert list(written.node)[:-1] == list(own.node)
@@ -73,8 +73,8 @@ def test_the_users_file_stays_as_it_is(saved: pm.Explanation) -> None:
     assert written.node[-1].op_type == "MatMul"
 
 
-def test_what_is_done_to_values_is_part_of_the_network(saved: pm.Explanation) -> None:
-    """With a mean and a deviation the questions are about the values before them."""
+def test_the_preparation_of_values_is_part_of_the_network(saved: pm.Explanation) -> None:
+    """The properties are about values before the mean and the deviation are applied."""
     Path("net.toml").write_text("mean = [0.5]\nstd = [0.25]\n", encoding="utf-8")
     np.save("x.npy", saved.x.numpy())
     called("explain", "net.onnx", "x.npy", "--method", "eva", "--eps", "0.01", "--domain", "0,1", "--out", "seen")
@@ -88,7 +88,7 @@ def test_what_is_done_to_values_is_part_of_the_network(saved: pm.Explanation) ->
     assert found.tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def test_files_say_whose_they_are(saved: pm.Explanation) -> None:
+def test_files_name_their_origin(saved: pm.Explanation) -> None:
     called("claim", "net.onnx", "maps")
     text = Path("claims/vnnlib/x.vnnlib").read_text(encoding="utf-8")
     assert saved.model_hash in text
@@ -127,7 +127,7 @@ def test_a_run_alone_or_with_its_model(saved: pm.Explanation) -> None:
         assert place.read_bytes() == Path("claims", *place.parts[1:]).read_bytes()
 
 
-def test_words_that_go_with_no_run_are_refused(saved: pm.Explanation) -> None:
+def test_options_without_a_run_are_refused(saved: pm.Explanation) -> None:
     np.save("x.npy", saved.x.numpy())
     called("run", "x.npy", "--model", "net.onnx", "--eps", "0.05", "--domain", "0,1", "--out", "bare")
     for words, said in [

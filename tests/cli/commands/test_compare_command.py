@@ -51,7 +51,7 @@ def test_the_table_is_the_library_s(files: Path, monkeypatch: pytest.MonkeyPatch
     assert (files / "out" / "table.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_every_method_that_is_offered_can_be_compared(tmp_path: Path) -> None:
+def test_every_offered_method_can_be_compared(tmp_path: Path) -> None:
     write_convolution(tmp_path / "net.onnx")
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((1, 6, 6, 3), dtype=np.float32))
     words = ["compare", tmp_path / "net.onnx", tmp_path / "x.npy", "--layout", "NHWC", "--eps", "0.01"]
@@ -59,8 +59,8 @@ def test_every_method_that_is_offered_can_be_compared(tmp_path: Path) -> None:
     assert list(answer(*words)["methods"]) == list(READY)
 
 
-def test_metrics_know_where_the_inputs_lie_and_how_far_they_move(tmp_path: Path) -> None:
-    """In values of 0 to 255 every metric is what it is in values of 0 to 1, up to the unit of distances."""
+def test_metrics_do_not_depend_on_the_range_of_values(tmp_path: Path) -> None:
+    """Values from 0 to 255 give the same metrics as values from 0 to 1, up to the unit of distances."""
     write_linear(tmp_path / "net.onnx", (1, 4, 4))
     np.save(tmp_path / "x.npy", np.random.default_rng(0).integers(0, 256, (3, 4, 4), dtype=np.uint8))
     words: list[str | Path] = [
@@ -81,9 +81,9 @@ def test_metrics_know_where_the_inputs_lie_and_how_far_they_move(tmp_path: Path)
 
 @dataclass(frozen=True)
 class Largest(pm.metrics.Metric[Any]):
-    """How large the scores become beside the values of the inputs: a metric that only its table knows."""
+    """The size of scores relative to the inputs: a metric that only the registry contains."""
 
-    name: ClassVar[str] = "deletion"  # in the place of one that the command line offers
+    name: ClassVar[str] = "deletion"  # replaces a metric that the command line offers
     label: ClassVar[str] = "Largest"
     higher_is_better: ClassVar[bool] = False
     presets: ClassVar[Presets] = {"paper": {}}
@@ -100,7 +100,7 @@ class Largest(pm.metrics.Metric[Any]):
         return torch.full((len(case.x),), self.high)
 
 
-def test_a_metric_of_the_table_makes_itself(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_metric_of_the_registry_is_available(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proofmap.metrics.METRICS", {**pm.metrics.METRICS, "deletion": Largest})
     found = answer("compare", MODEL, files / "x.npy", *FEW[:2], "--metrics", "deletion", "--domain", "0,3")
     assert found["metrics"]["deletion"] == {"preset": "paper", "high": 3.0}
@@ -118,13 +118,13 @@ def test_a_metric_of_the_table_makes_itself(files: Path, monkeypatch: pytest.Mon
         (["--metrics", "stability"], "with eps='auto', expected a number"),
     ],
 )
-def test_names_that_nobody_knows_are_refused(words: list[str], message: str, files: Path) -> None:
+def test_unknown_names_are_refused(words: list[str], message: str, files: Path) -> None:
     found = called("compare", MODEL, files / "x.npy", *words)
     assert found.exit_code == 2
     assert message in found.stderr
 
 
-def test_samples_have_to_be_of_one_shape_and_no_boxes(tmp_path: Path) -> None:
+def test_samples_of_several_shapes_and_boxes_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.vnnlib").write_text(BOX)
     write_linear(tmp_path / "net.onnx", (2,))
     found = called("compare", tmp_path / "net.onnx", tmp_path / "x.vnnlib")

@@ -1,4 +1,4 @@
-"""proofmap demo, as a user runs it."""
+"""proofmap demo: its output and its files."""
 
 from __future__ import annotations
 

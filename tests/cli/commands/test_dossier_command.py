@@ -1,4 +1,4 @@
-"""proofmap dossier: what it prints, and what it refuses."""
+"""proofmap dossier: its output and its errors."""
 
 from __future__ import annotations
 

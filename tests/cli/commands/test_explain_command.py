@@ -1,4 +1,4 @@
-"""proofmap explain: maps of digits in every form, and refusals in one sentence."""
+"""proofmap explain: maps of all kinds of inputs, and errors in one sentence."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_certificate_of_an_onnx_file_is_about_that_file_behind_its_preparation
     record = answer(*words, "--mean", "0.13", "--std", "0.3", "--certificate", tmp_path / "x.proof")["inputs"][0]
     made = record["certificate"]
     assert (made["model"], (tmp_path / "x.onnx").exists()) == (str(net), False)
-    assert made["full"] == pytest.approx(record["overlap_upper_proven"], abs=3e-2)  # what float32 may round
+    assert made["full"] == pytest.approx(record["overlap_upper_proven"], abs=3e-2)  # the rounding of float32
     assert check.read_claim(made["file"], made["model"], made["input"]).target == 2
 
 
@@ -140,7 +140,7 @@ def test_every_form_of_a_digit_gives_the_same_explanation(tmp_path: Path) -> Non
     assert all(Path(entry["picture"]).is_file() for entry in found["inputs"])
 
 
-def test_the_radius_is_chosen_where_none_is_given(tmp_path: Path) -> None:
+def test_the_default_radius_is_the_proven_one(tmp_path: Path) -> None:
     images, _ = digits(1)
     np.save(tmp_path / "x.npy", images.numpy())
     words = ("explain", MODEL, tmp_path / "x.npy", "--method", "eva", *GRID, "--out", tmp_path / "out")
@@ -174,7 +174,7 @@ def test_crown_is_another_name_of_backward(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", EXPLAINERS)
-def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> None:
+def test_every_method_names_its_kind_of_bound(method: str, tmp_path: Path) -> None:
     write_linear(tmp_path / "net.onnx", (1, 6, 6))
     np.save(tmp_path / "x.npy", np.full((1, 6, 6), 0.5, dtype=np.float32))
     words: list[str | Path] = ["explain", tmp_path / "net.onnx", tmp_path / "x.npy", "--eps", "0.1", "--method", method]
@@ -215,9 +215,7 @@ def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> No
     assert ("note: AO is the overlap of the smoothed classifier" in found.stdout) == (saved.guarantee == "probable")
 
 
-def test_without_a_radius_and_a_method_both_are_chosen_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_radius_and_method_are_chosen_and_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "_EXACT_TIME_SHARE", 0.02)  # a search of a second
     write_linear(tmp_path / "net.onnx", (1, 6, 6))
     np.save(tmp_path / "x.npy", np.linspace(0, 1, 36, dtype=np.float32).reshape(1, 6, 6))
@@ -235,7 +233,7 @@ def test_without_a_radius_and_a_method_both_are_chosen_and_said(
     assert "of 30 seconds for 1 sample" in said
 
 
-def test_a_label_that_is_not_the_prediction_is_said(tmp_path: Path) -> None:
+def test_a_wrong_prediction_is_printed_with_its_label(tmp_path: Path) -> None:
     images, labels = digits(2)
     np.savez(tmp_path / "x.npz", images=images.numpy(), labels=np.array([labels[0], 5]))
     found = called("explain", MODEL, tmp_path / "x.npz", "--eps", "0.01", *GRID, "--out", tmp_path / "out")
@@ -245,16 +243,16 @@ def test_a_label_that_is_not_the_prediction_is_said(tmp_path: Path) -> None:
     ]
 
 
-def test_a_targeted_map_says_what_is_proven_of_each_half(tmp_path: Path) -> None:
+def test_a_targeted_map_has_a_verdict_on_each_half(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", digits(1)[0].numpy())
     words = ["explain", MODEL, tmp_path / "x.npy", *GRID, "--out", tmp_path / "out", "--method", "targeted"]
     said = called(*words, "--target", "9", "--eps", "0.01").stdout.splitlines()[0]
     ball = "the ball (ε = 0.01 in L∞, values within [0, 1])"
-    assert f"towards 9; proven: neither adding alone nor removing alone, in {ball}, changes the class to 9" in said
-    assert "; AO(B) <= -10.26 by adding, AO(B) <= -" in said
-    assert said.endswith(" by removing")
+    assert f"towards 9; proven: neither raising nor lowering values alone, in {ball}, changes the class to 9" in said
+    assert "; AO(B) <= -10.26 by raising, AO(B) <= -" in said
+    assert said.endswith(" by lowering")
     wide = called(*words, "--target", "9", "--eps", "0.3").stdout.splitlines()[0]
-    assert "towards 9; undecided for the ball (ε = 0.3 in L∞, values within [0, 1]); AO(B) <= " in wide
+    assert "towards 9; undecided: neither proven nor refuted for the ball (ε = 0.3 in L∞, values within [0, 1])" in wide
 
 
 def test_a_module_with_weights_classes_and_columns(tmp_path: Path) -> None:
@@ -327,7 +325,7 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
         (["--classes", "absent.txt"], "absent.txt does not exist"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(words: list[str], message: str, tmp_path: Path) -> None:
+def test_errors_are_one_sentence(words: list[str], message: str, tmp_path: Path) -> None:
     path = write_png(tmp_path / "x.png", digits(1)[0][0])
     found = called("explain", MODEL, path, "--out", tmp_path / "out", *words)
     assert found.exit_code == 2, found.output
@@ -348,7 +346,7 @@ def test_a_grid_on_flat_pixels_names_the_option_that_helps(tmp_path: Path) -> No
     assert helped.exit_code == 0, helped.output
 
 
-def test_a_bad_input_is_found_before_any_work(tmp_path: Path) -> None:
+def test_a_bad_input_is_refused_before_any_work(tmp_path: Path) -> None:
     write_png(tmp_path / "a.png", digits(1)[0][0])
     (tmp_path / "b.png").write_bytes(b"no picture")
     found = called("explain", MODEL, tmp_path, "--out", tmp_path / "out")
@@ -357,7 +355,7 @@ def test_a_bad_input_is_found_before_any_work(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_label_that_is_no_class_is_found_before_any_work(tmp_path: Path) -> None:
+def test_an_invalid_label_is_refused_before_any_work(tmp_path: Path) -> None:
     images, labels = digits(2)
     np.savez(tmp_path / "x.npz", images=images.numpy(), labels=np.array([labels[0], 12]))
     found = called("explain", MODEL, tmp_path / "x.npz", "--out", tmp_path / "out")

@@ -1,4 +1,4 @@
-"""proofmap report, as a user runs it."""
+"""proofmap report: pages from files, and errors in one sentence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.report.markup import faults, read
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with maps of two digits, as proofmap explain writes them, and a table as compare prints it."""
+    """A folder with maps of two digits from proofmap explain, and a table from compare."""
     here = tmp_path_factory.mktemp("work")
     images, _ = pm.data.digits()
     np.save(here / "digits.npy", images[:2].numpy())
@@ -31,8 +31,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
-def test_what_explain_and_compare_wrote_becomes_a_page(work: Path) -> None:
-    """With both sides of the overlap, as the model is named, and with names for the classes."""
+def test_files_of_explain_and_compare_become_a_page(work: Path) -> None:
+    """The page has both bounds of the overlap, because the model is given, and the names of the classes."""
     done = installed(
         *("report", "pages/report.html", "out", "--model", "zoo:mnist_mlp"),
         *("--classes", "names.txt", "--table", "table.json"),
@@ -78,7 +78,7 @@ def test_a_run_becomes_a_page(work: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def wrong(work: Path, *arguments: object) -> str:
-    """The one sentence of a report that is refused, and leaves nothing behind."""
+    """Return the error of a refused report, which writes no file."""
     before = sorted(work.rglob("*"))
     done = called("report", *arguments)
     assert done.exit_code == 2
@@ -119,7 +119,7 @@ def test_a_damaged_file_is_one_sentence(work: Path, tmp_path: Path, monkeypatch:
         ("page.html out --classes few.txt", "got 1 name for the classes"),
     ],
 )
-def test_what_makes_no_page_is_one_sentence(
+def test_invalid_inputs_are_one_sentence(
     work: Path, arguments: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(work)

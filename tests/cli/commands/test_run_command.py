@@ -1,4 +1,4 @@
-"""proofmap run and export as a user starts them: on a folder of real files, and killed at random moments."""
+"""proofmap run and export: on a folder of files, and killed at random moments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTIONS = ["--model", "zoo:mnist_mlp", "--eps", "0.015", "--groups", "grid:7", "
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Digits as PNG files, and one file that only looks like a picture."""
+    """Digits as PNG files, and one file with the name of a picture that is none."""
     folder = tmp_path_factory.mktemp("data") / "pictures"
     folder.mkdir()
     images, _ = pm.data.digits()
@@ -37,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(data: Path) -> tuple[Path, dict[str, Any]]:
-    """The folder of a run that nothing disturbed, and what it printed."""
+    """The folder of an undisturbed run, and its output."""
     out = data.parent / "whole"
     done = installed("run", data, *OPTIONS, "--out", out, "--json", folder=data)
     assert done.returncode == 0, done.stderr
@@ -62,10 +62,10 @@ def chunks(out: Path) -> int:
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_it_ends_with_the_same_bytes(
+def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(
     data: Path, whole: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    """After a random number of chunks, or after a random time: while it starts, computes, writes or sums up."""
+    """The run is killed after a random number of chunks, or after a random time."""
     draw = random.Random(6)
     arguments = [str(word) for word in (PROGRAM, "run", data, *OPTIONS, "--out", tmp_path)]
     between = 0
@@ -151,7 +151,7 @@ def test_settings_reach_the_method(data: Path, tmp_path: Path) -> None:
     assert set(Results.open(tmp_path)["target"]) == {3}
 
 
-def test_where_nothing_could_be_explained_the_answer_is_no(tmp_path: Path) -> None:
+def test_a_run_without_explained_samples_exits_with_1(tmp_path: Path) -> None:
     (tmp_path / "bad.png").write_bytes(b"no picture")
     found = called("run", tmp_path / "bad.png", *OPTIONS, "--out", tmp_path / "out")
     assert found.exit_code == 1

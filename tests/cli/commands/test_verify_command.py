@@ -1,4 +1,4 @@
-"""proofmap verify: what is proven, refuted or undecided, with what it is said of, the points, and the exit code."""
+"""proofmap verify: verdicts with their balls, counterexamples, and the exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODEL = "zoo:mnist_mlp"
 
 @pytest.fixture
 def three(tmp_path: Path) -> Path:
-    """Three digits with their labels, the last of them wrong."""
+    """Three digits with labels; the last label is wrong."""
     images = digits(5)[0][[1, 4, 0]]
     labels = np.array([2, 4, 5])
     np.savez(tmp_path / "digits.npz", images=(images[:, 0] * 255).round().byte().numpy(), labels=labels)
@@ -34,7 +34,7 @@ def three(tmp_path: Path) -> Path:
 
 
 def json_of(*words: object) -> Any:
-    """What --json prints, of a command whose answer is no."""
+    """Return the output of --json from a command that exits with 1."""
     found = called(*words, "--json")
     assert found.exit_code == 1, found.output
     return json.loads(found.stdout)
@@ -69,7 +69,7 @@ def test_three_answers_each_with_its_ball(three: Path, monkeypatch: pytest.Monke
     assert accuracy == f"certified accuracy, proven and predicted as labelled: 1 of 3 labelled inputs (# %) for {ball}"
 
 
-def test_certified_accuracy_counts_what_is_proven_and_right(three: Path) -> None:
+def test_certified_accuracy_counts_proven_and_right_decisions(three: Path) -> None:
     words = ("verify", MODEL, three / "digits.npz", "--eps", "0.005", "--no-radius")
     found = called(*words)
     assert found.exit_code == 0
@@ -82,7 +82,7 @@ def test_certified_accuracy_counts_what_is_proven_and_right(three: Path) -> None
     assert document["certified_accuracy"] == {"proven_and_right": 2, "labelled": 3, "share": 2 / 3}
     assert (document["proven"], document["refuted"], document["undecided"], document["of"]) == (3, 0, 0, 3)
     aimed = called(*words, "--target", "7", "--out", three / "out")
-    assert "certified accuracy" not in aimed.stdout  # of one class it would say nothing
+    assert "certified accuracy" not in aimed.stdout  # with one class the answer would be trivial
     np.save(three / "x.npy", digits(1)[0].numpy())
     assert "certified accuracy" not in called("verify", MODEL, three / "x.npy", "--eps", "0.005").stdout
 
@@ -106,7 +106,7 @@ def test_the_numbers_are_the_library_s(tmp_path: Path) -> None:
         assert (entry["verdict"], entry["eps"], entry["norm"], entry["domain"]) == ("proven", 1 / 255, "2", [0.0, 1.0])
 
 
-def test_no_radius_searches_none(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_radius_skips_the_search_for_a_radius(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def searched(*_: object, **__: object) -> None:
         raise AssertionError("a radius was searched")
 
@@ -144,7 +144,7 @@ def test_a_refuting_point_is_in_the_ball_exactly_and_of_another_class(norm: str,
         assert json.loads(Path(entry["point"]).with_suffix(".json").read_text()) == entry
     first = refuted[0]["point"]
     again = json_of("verify", MODEL, first, "--eps", "0", "--target", refuted[0]["target"], "--out", tmp_path / "more")
-    assert again["inputs"][0]["predicted"] == refuted[0]["becomes"]  # what was written can be given back
+    assert again["inputs"][0]["predicted"] == refuted[0]["becomes"]  # the written file is a valid input
 
 
 def test_an_onnx_file_is_confirmed_by_onnxruntime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_an_onnx_file_is_confirmed_by_onnxruntime(tmp_path: Path, monkeypatch: p
     assert ", confirmed by proofmap alone, without onnxruntime; " in alone
 
 
-def test_results_among_the_samples_are_none_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_in_the_input_folder_are_not_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_png(tmp_path / "digit.png", digits(1)[0][0])
     words = ("verify", MODEL, ".", "--eps", "0.3", "--no-radius")
@@ -179,7 +179,7 @@ def test_results_among_the_samples_are_none_of_them(tmp_path: Path, monkeypatch:
     assert len(json_of(*words)["inputs"]) == 3
 
 
-def test_another_class_than_the_prediction_is_said(tmp_path: Path) -> None:
+def test_a_target_other_than_the_prediction_is_stated(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", digits(1)[0].numpy())
     words = ("verify", MODEL, tmp_path / "x.npy", "--eps", "0.001", "--target", "3", "--out", tmp_path / "out")
     line = called(*words).stdout.splitlines()[0]
@@ -191,7 +191,7 @@ def test_another_class_than_the_prediction_is_said(tmp_path: Path) -> None:
     assert (entry["predicted"], entry["target"], entry["verdict"], entry["radius"]) == (7, 3, "refuted", 0.0)
 
 
-def test_what_cannot_be_bounded_is_undecided_and_the_others_are_answered(tmp_path: Path) -> None:
+def test_an_unbounded_input_is_undecided(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(
         "import torch\nfrom torch import nn\n\nclass Net(nn.Module):\n    def forward(self, x):\n"
         "        return torch.cat([torch.log(x[:, :1]), x[:, 1:] - 9], 1)\n"
@@ -209,7 +209,7 @@ def test_what_cannot_be_bounded_is_undecided_and_the_others_are_answered(tmp_pat
 
 
 def test_the_ball_is_stated_in_the_user_s_values(tmp_path: Path) -> None:
-    """Pixels of 0 to 1 with mean and std, and the same of 0 to 255, give the same answer."""
+    """Pixels from 0 to 1 with mean and std give the same answer as pixels from 0 to 255."""
     write_convolution(tmp_path / "net.onnx")
     picture = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
     np.save(tmp_path / "x.npy", picture)
@@ -244,8 +244,8 @@ def test_a_radius_has_to_be_given(words: list[str], message: str, tmp_path: Path
     assert message in found.stderr
 
 
-def test_a_search_decides_from_both_sides(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both sides are said, and a point that the search met is confirmed before any attack."""
+def test_a_search_prints_both_bounds(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both bounds are printed, and a point of the search is confirmed before any attack."""
     graph = pm.trace(pm.zoo.mnist_mlp(), torch.zeros(1, 1, 28, 28))
     lower = iter((-4.0, 0.5, -0.5))
     tried, last = [], []
@@ -254,7 +254,7 @@ def test_a_search_decides_from_both_sides(three: Path, monkeypatch: pytest.Monke
         network: Any, x: torch.Tensor, ball: pm.Ball, *, bounds: Any, target: int, enough: float, rigorous: bool = False
     ) -> pm.Overlap:
         assert (bounds, enough) == (pm.bounds.Exact(seconds=5.0), 0)
-        if rigorous:  # else it asks whether roundings are why nothing is proven: they are not
+        if rigorous:  # otherwise a second bound shows that rounding is not the reason
             last.append(next(lower))
         reached = torch.tensor(last[-1:])
         upper, here = reached + 1.0, torch.tensor([-9.0])
@@ -279,11 +279,11 @@ def test_a_search_decides_from_both_sides(three: Path, monkeypatch: pytest.Monke
         f"digits.npz#2: 7, but labelled 5; undecided: neither proven nor refuted for {ball}; AO(B) in [-0.50, 0.50]; "
         "an attack found no counterexample"
     )
-    assert len(tried) == 1  # at the third, of which nothing was met
+    assert len(tried) == 1  # the third has no attained point
 
 
-def test_a_search_finds_both_sides_of_the_radius(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that is proven is rounded down, the one at which an adversary is rounded up."""
+def test_a_search_prints_proven_and_refuted_radii(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proven radius is rounded down, and the refuted radius is rounded up."""
     sides = iter(((0.01, 0.0312345678), (0.0123456789, inf), (0.0, 0.5)))
 
     def radius(network: Any, x: torch.Tensor, **asked: Any) -> Radius:
@@ -306,6 +306,6 @@ def test_a_search_finds_both_sides_of_the_radius(three: Path, monkeypatch: pytes
     ]
 
 
-def test_the_lower_side_is_in_the_document(three: Path) -> None:
+def test_the_json_has_the_lower_bound(three: Path) -> None:
     found = answer("verify", MODEL, three / "digits.npz", "--eps", "0.005", "--no-radius")
     assert all(entry["overlap_lower_reached"] < entry["overlap_upper_proven"] for entry in found["inputs"])

@@ -1,4 +1,4 @@
-"""proofmap verify with VNN-LIB files: the property that they state is decided, and no other."""
+"""proofmap verify with VNN-LIB files: exactly the stated property is decided."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_counterexample_is_written_as_the_competition_has_it(folder: Path) -> 
 
 
 def test_inputs_are_written_in_the_order_of_the_file(tmp_path: Path) -> None:
-    """A network that takes the channels last: X_k are its own inputs, in its own order."""
+    """For a network with channels last, X_k are its own inputs in its own order."""
     write_convolution(tmp_path / "net.onnx", 3)
     names = "".join(f"(declare-const X_{k} Real)" for k in range(27))
     ends = "".join(f"(assert (>= X_{k} {k / 100})) (assert (<= X_{k} {k / 100 + 0.001}))" for k in range(27))
@@ -126,13 +126,13 @@ def test_several_files_are_counted(folder: Path) -> None:
     assert "got --result with 2 specifications, expected one" in both.stderr
 
 
-def test_without_onnxruntime_it_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_onnxruntime_is_stated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     line = verify(folder, "(assert (>= Y_0 Y_1))").stdout.splitlines()[0]
     assert line.endswith("meets its assertions, confirmed by proofmap alone, without onnxruntime")
 
 
-def test_a_unknown_says_what_is_left(folder: Path) -> None:
+def test_an_unknown_answer_counts_the_open_cases(folder: Path) -> None:
     text = "(assert (or (and (<= Y_0 0.3) (>= Y_0 0.31)) (<= Y_0 Y_1)))"
     assert verify(folder, text).stdout.splitlines()[0] == (
         "x.vnnlib: unknown: 1 of its 2 cases is not excluded, and an attack found no counterexample"
@@ -154,7 +154,7 @@ def test_a_unknown_says_what_is_left(folder: Path) -> None:
         ("(assert (<= Y_0 1))", ("--result", "no/folder/r.txt"), "there is no folder no/folder"),
     ],
 )
-def test_what_is_not_decided_is_refused_before_any_work(
+def test_undecidable_files_are_refused_before_any_work(
     text: str, words: tuple[str, ...], message: str, folder: Path
 ) -> None:
     found = verify(folder, text, *words)

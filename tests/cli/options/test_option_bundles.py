@@ -1,4 +1,4 @@
-"""A command takes a few bundles; its user sees one list of options."""
+"""Bundles of options: a command has few parameters, and its user sees one list."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def area(*, loud: bool = False, outer: Outer) -> tuple[bool, Outer]:
     return loud, outer
 
 
-def test_options_of_bundles_in_bundles_are_one_list_arguments_first() -> None:
+def test_nested_bundles_are_one_list_of_options() -> None:
     found = bundles.options(area)
     assert [option.name for option in found] == ["path", "loud", "width", "depth", "height"]
     assert {option.kind for option in found} == {Parameter.KEYWORD_ONLY}
@@ -43,7 +43,7 @@ def test_options_of_bundles_in_bundles_are_one_list_arguments_first() -> None:
     assert [bundles.metadata(option)[0].help for option in found if option.name == "depth"] == ["How far."]
 
 
-def test_what_is_given_arrives_in_its_bundle() -> None:
+def test_given_values_arrive_in_their_bundles() -> None:
     given = {"path": Path("a"), "loud": True, "width": 5, "depth": 7, "height": 11}
     assert bundles.call(area, given) == (True, Outer(width=5, inner=Inner(7, Path("a")), height=11))
 

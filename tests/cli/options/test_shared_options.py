@@ -1,4 +1,4 @@
-"""What the options of a command come to."""
+"""Shared options: their texts become objects of the library."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_the_last_node_of_a_word_takes_its_name() -> None:
     again = pooling.reduce_max(b, "largest", "input", [1], keepdim=False)
     assert b.name_result("largest", again, 3) == again
     inner = b.add_node("block.act", "relu", [again])
-    assert b.name_result("block", inner, len(b.nodes)) == inner  # made by somebody else
+    assert b.name_result("block", inner, len(b.nodes)) == inner  # an earlier call made this node
 
 
 def test_nodes_that_do_not_fit_are_named() -> None:
@@ -48,7 +48,7 @@ def test_nodes_that_do_not_fit_are_named() -> None:
         b.batched_reshape("bad", "reshape", "input", (5, 4))
 
 
-def test_constants_meet_samples() -> None:
+def test_constants_combine_with_samples() -> None:
     b = Builder((2, 3), 5)
     assert b.sample_constant("n", "add", drawn(3), 3).shape == (3,)
     assert b.sample_constant("n", "add", drawn(1, 2, 3), 3).shape == (2, 3)
@@ -58,7 +58,7 @@ def test_constants_meet_samples() -> None:
             b.sample_constant("n", "add", value, 3)
 
 
-def test_all_missing_operations_are_listed_unless_nobody_needs_them() -> None:
+def test_all_needed_operations_without_a_rule_are_listed() -> None:
     b = Builder((3,), 5)
     one = b.add_unsupported("one", "Sin", ["input"], (3,))
     two = b.add_unsupported("two", "Cos", [one], (3,))

@@ -1,4 +1,4 @@
-"""Pooling and reductions over axes, against definitions window by window."""
+"""Pooling and reductions over axes, against their definitions, window by window."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Axis = tuple[int, int, int, tuple[int, int], int]  # size, kernel, stride, pads,
 
 
 def windows(axis: Axis, ceil: bool) -> list[list[int]]:
-    """The positions of every window, one by one: those that fit into the padded axis, and, rounding up, one that starts
-    on an entry and overhangs by less than a stride.
+    """Return the positions of every window that fits into the padded axis.
+
+    With `ceil`, also of one that starts on an entry and reaches beyond the axis by less than a stride.
     """
     n, k, s, (before, after), d = axis
     sets: list[list[int]] = []
@@ -43,7 +44,7 @@ axes = st.tuples(st.integers(1, 7), st.integers(1, 4), st.integers(1, 3), pads, 
 
 
 def grids(first: Axis, second: Axis, ceil: bool) -> list[tuple[list[int], list[int]]]:
-    """Every window of a map; only maps in which each of them holds an entry."""
+    """Return every window of a map if each contains an entry; otherwise skip the example."""
     rows, columns = windows(first, ceil), windows(second, ceil)
     assume(rows and columns)
     assume(all(inside(first, w) for w in rows) and all(inside(second, w) for w in columns))
@@ -90,7 +91,7 @@ def test_avg_pool_is_the_mean_of_every_window(first: Axis, second: Axis, ceil: b
 
 
 @pytest.mark.parametrize(("n", "m"), [(5, 3), (7, 4), (6, 2), (3, 5), (4, 1)])
-def test_adaptive_pools_are_those_of_torch(n: int, m: int) -> None:
+def test_adaptive_pools_equal_torch(n: int, m: int) -> None:
     largest = built((2, n, 4), lambda b: pooling.adaptive_max_pool(b, "y", "input", (m, 3)))
     assert_is(largest, lambda x: F.adaptive_max_pool2d(x, (m, 3)))
     mean = built((2, n, 4), lambda b: pooling.adaptive_avg_pool(b, "y", "input", (m, 3)))

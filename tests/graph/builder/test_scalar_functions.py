@@ -90,7 +90,7 @@ def test_words_for_scalars(name: str) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 6.0), (-1.0, inf), (-inf, 0.5), (0.3, 0.3)])
 def test_a_clamp_has_the_slope_0_at_its_limits(low: float, high: float) -> None:
-    """Torch's ReLU6 has it too. Gradients may meet such points: float32 sums are sometimes exactly 0."""
+    """Torch's ReLU6 has the same slopes. Gradients may be taken there: float32 sums are sometimes exactly 0."""
     graph = built((4,), lambda b: scalar_functions.clamp(b, "y", "input", low, high))
     x = torch.tensor([[low, high, -7.0, 0.4]]).nan_to_num(posinf=9.0, neginf=-9.0).to(graph.dtype).requires_grad_()
     y = graph(x)
@@ -222,7 +222,7 @@ def test_gates_are_recognised(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NO_GATES)
-def test_what_is_nearly_a_gate_is_a_product(name: str) -> None:
+def test_an_inexact_gate_is_a_product(name: str) -> None:
     build, function = NO_GATES[name]
     graph = built((4,), build)
     assert ops(graph)[-1] == "product"
@@ -230,7 +230,7 @@ def test_what_is_nearly_a_gate_is_a_product(name: str) -> None:
     assert_is(graph, function)
 
 
-def test_nearly_a_sixth_is_no_sixth() -> None:
+def test_a_slope_close_to_one_sixth_is_not_one_sixth() -> None:
     def gated(b: Builder) -> str:
         return scalar_functions.mul(b, "y", "input", scalar_functions.hard_sigmoid(b, "gate", "input", 0.16666669))
 
@@ -240,8 +240,8 @@ def test_nearly_a_sixth_is_no_sixth() -> None:
 
 
 @pytest.mark.parametrize(("precision", "fits"), [(torch.float32, True), (torch.float64, False)])
-def test_a_gate_is_one_in_the_precision_of_the_model(precision: torch.dtype, fits: bool) -> None:
-    """3 · 0.16666667 is 0.50000001: one half to single precision, not to double."""
+def test_gates_are_recognised_in_the_precision_of_the_model(precision: torch.dtype, fits: bool) -> None:
+    """3 · 0.16666667 is 0.50000001, which equals 1/2 in single precision but not in double precision."""
     b = Builder((4,), 5, precision=precision)
     sixth = float(np.float32(1 / 6))
     gate = scalar_functions.hard_sigmoid(b, "gate", "input", sixth, 3 * sixth)
@@ -249,7 +249,7 @@ def test_a_gate_is_one_in_the_precision_of_the_model(precision: torch.dtype, fit
     assert ops(graph)[-1] == ("hardswish" if fits else "product")
 
 
-def test_a_sign_times_the_size_of_the_same_is_what_it_was() -> None:
+def test_sign_times_absolute_value_is_the_identity() -> None:
     def signed(b: Builder, of: str, relu: bool) -> str:
         sign = b.add_unsupported("sign", "aten.sign", ["input"], (4,))
         size = b.add_node("size", "abs", [of])

@@ -29,11 +29,11 @@ def test_moves_of_any_kind_become_one_index() -> None:
         lambda t: t.flip(0, 1),
     ],
 )
-def test_moves_between_samples_are_found_out(function: Callable[[Tensor], Tensor]) -> None:
+def test_moves_between_samples_are_refused(function: Callable[[Tensor], Tensor]) -> None:
     b = Builder((5,), 5)
     with pytest.raises(ModelError, match=r"move \(node 'y'\) mixes the samples"):
         rearrange(b, "y", "move", "input", function)
 
 
-def test_what_does_not_move_stays() -> None:
+def test_the_identity_adds_no_node() -> None:
     assert ops(built((3, 4), lambda b: rearrange(b, "y", "roll", "input", lambda t: t.roll(4, 2)))) == ["reshape"]

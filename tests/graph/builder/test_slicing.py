@@ -28,7 +28,7 @@ def test_padding_is_that_of_numpy(mode: str, pads: tuple[int, ...]) -> None:
         how = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
         extra = {"constant_values": 0.5} if mode == "constant" else {}
         wide = x.numpy()
-        if mode == "circular":  # torch and ONNX wrap what a crop has left
+        if mode == "circular":  # torch and ONNX wrap the entries that remain after the crop
             wide = cropped(wide, pairs)
         wide = np.pad(wide, [(max(a, 0), max(c, 0)) for a, c in pairs], mode=how, **extra)  # type: ignore[call-overload]
         return torch.from_numpy(np.ascontiguousarray(wide if mode == "circular" else cropped(wide, pairs)))

@@ -100,7 +100,7 @@ def turned(b: Builder, x: str) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_kept_is_a_softmax_and_the_rest_is_zero(name: str) -> None:
+def test_unmasked_entries_are_a_softmax_and_masked_ones_are_zero(name: str) -> None:
     shape, build, function = CASES[name]
     graph = built(shape, build)
     assert_is(graph, function)
@@ -118,7 +118,7 @@ def test_rows_that_keep_the_same_entries_share_a_node() -> None:
     assert ops(causal).count("softmax") == 3
 
 
-def test_a_row_that_is_hidden_whole_is_no_number_or_zeros() -> None:
+def test_a_fully_masked_row_is_an_error_or_zeros() -> None:
     kept = CAUSAL.clone()
     kept[1] = False
     with pytest.raises(ModelError, match=r"softmax \(node 'y'\) has a row of nothing but minus infinity"):

@@ -23,7 +23,7 @@ OPSETS = (7, 9, 11, 13, 18, NEWEST)
 
 @dataclass(frozen=True)
 class Spec:
-    """Nodes from x to h, in the opsets in which their form changed."""
+    """Nodes from x to h, for the opsets in which their form changed."""
 
     label: str
     shape: tuple[int, ...]
@@ -41,12 +41,12 @@ def fixed(
     opsets: Sequence[int] = OPSETS,
     batch: int | str = "n",
 ) -> Spec:
-    """Nodes that are the same in every opset."""
+    """Return nodes that are the same in every opset."""
     return Spec(label, shape, lambda opset: nodes, constants, opsets, batch)
 
 
 def one(label: str, shape: tuple[int, ...], *constants: Any, opsets: Sequence[int] = OPSETS, **attributes: Any) -> Spec:
-    """One node, of x and constants. The label starts with the operator."""
+    """Return a spec of one node that reads x and constants. The label starts with the operator."""
     names = {f"c{k}": constant for k, constant in enumerate(constants)}
     op = label.partition(" ")[0]
     return fixed(label, shape, [node(op, ["x", *names], ["h"], **attributes)], names, opsets)
@@ -61,7 +61,7 @@ def moved(
     opsets: Sequence[int] = OPSETS,
     **also: Any,
 ) -> Spec:
-    """One node whose values are attributes before opset `since` and inputs from then on."""
+    """Return a spec of one node whose values are attributes before opset `since` and inputs from then on."""
     names = {f"c{k}": value for k, value in enumerate(values.values())}
     plain = {key: value.tolist() for key, value in values.items()}
     op = label.partition(" ")[0]
@@ -75,13 +75,13 @@ def moved(
 
 
 def several(label: str, *nodes: onnx.NodeProto, shape: tuple[int, ...] = (4,), opsets: Sequence[int] = (8, 13)) -> Spec:
-    """Nodes that also read c, a constant like x, and r, which is relu(x)."""
+    """Return a spec of nodes that also read c, a constant like x, and r, which is relu(x)."""
     first = node("Relu", ["x"], ["r"])
     return fixed(label, shape, [first, *nodes], {"c": floats(1, *shape)}, opsets)
 
 
 def cases(*specs: Spec, opsets: Sequence[int] | None = None) -> list[Any]:
-    """One for each operation and opset, for pytest."""
+    """Return pytest parameters, one for each operation and opset."""
     pairs = [(spec, opset) for spec in specs for opset in opsets or spec.opsets]
     return [pytest.param(spec, opset, id=f"{spec.label} {opset}") for spec, opset in pairs]
 

@@ -55,7 +55,7 @@ def test_masked_entries_are_exactly_zero(name: str, tmp_path: Path) -> None:
     bounded(graph)
     assert all(bool(torch.isfinite(t).all()) for n in graph.nodes for t in (n.weight, n.bias) if t is not None)
     assert_inside(graph)
-    if name != "of keys":  # then the first token looks at itself alone
+    if name != "of keys":  # then the first token attends only to itself
         x = torch.rand(1, TOKENS, SIZE, generator=torch.Generator().manual_seed(2))
         assert torch.equal(graph(x)[0, :SIZE], x[0, 0])
 
@@ -69,7 +69,7 @@ def test_minus_infinity_that_no_softmax_takes_is_refused(tmp_path: Path) -> None
             loaded(make(nodes, ("n", 2), {"c": np.array([0, wrong], np.float32)}), tmp_path)
 
 
-def test_a_row_of_nothing_is_refused(tmp_path: Path) -> None:
+def test_a_fully_masked_row_is_refused(tmp_path: Path) -> None:
     nodes, constants = MASKS["causal"][0], {"c": np.full((TOKENS, TOKENS), -np.inf, np.float32)}
     with pytest.raises(ModelError, match="has a row of nothing but minus infinity"):
         loaded(make(by_hand(nodes), ("n", TOKENS, SIZE), constants), tmp_path)
@@ -87,7 +87,7 @@ ONE: dict[str, tuple[tuple[int, ...], dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", ONE)
-def test_the_operator_gives_what_onnxs_evaluator_gives(name: str, tmp_path: Path) -> None:
+def test_the_operator_equals_onnxs_evaluator(name: str, tmp_path: Path) -> None:
     shape, how, constants = ONE[name]
     nodes = [
         node("Relu", ["x"], ["k"]),
@@ -116,7 +116,7 @@ def test_heads_of_keys_may_be_shared(tmp_path: Path) -> None:
     assert np.abs(graph(torch.from_numpy(x)).numpy() - expected[0]).max() <= 1e-5
 
 
-def test_attributes_that_nobody_looked_at_are_refused(tmp_path: Path) -> None:
+def test_unknown_attributes_are_refused(tmp_path: Path) -> None:
     """A newer opset may add an attribute that changes the meaning of an operator."""
     nodes = [node("Relu", ["x"], ["h"], sharpness=2.0), node("Flatten", ["h"], ["y"])]
     with pytest.raises(UnsupportedError, match="no rule for Relu with sharpness"):

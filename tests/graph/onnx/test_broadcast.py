@@ -13,7 +13,7 @@ from proofmap.graph import bounded
 from tests.graph.onnx.files import Array, floats, loaded, make
 from tests.graph.onnx.specs import Spec, assert_read, cases, fixed, node
 
-BRANCHES = [(1, 3), (2, 1), (2, 3), (1, 1)]  # one sample's shape, of x
+BRANCHES = [(1, 3), (2, 1), (2, 3), (1, 1)]  # shapes of one sample of x
 CONSTANTS = [(), (1,), (3,), (2, 1), (2, 3), (1, 1, 3), (1, 2, 1), (1, 1, 1)]
 BOTH = ["Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Mean"]
 
@@ -57,7 +57,7 @@ def test_exponents_may_differ(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 1), (1, 3, 1), (3, 4)])
-def test_softplus_as_exporters_write_it_has_the_shape_of_its_test(shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_softplus_by_exporters_has_the_shape_of_its_condition(shape: tuple[int, ...], tmp_path: Path) -> None:
     nodes = [
         node("ReduceSum", ["x", "axes"], ["s"], keepdims=1),
         node("Softplus", ["s"], ["p"]),

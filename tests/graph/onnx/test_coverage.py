@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.onnx_coverage import DOCUMENT, document, rows
+from scripts.onnx_coverage import PAGE_FILE, document, rows
 
 SOME = ("Einsum", "LpNormalization", "Pow", "SpaceToDepth", "Softmax")
 MODULES = ("einsum", "lpnormalization", "pow", "spacetodepth", "softmax")
@@ -12,12 +12,12 @@ MODULES = ("einsum", "lpnormalization", "pow", "spacetodepth", "softmax")
 
 def stated(op: str) -> str:
     """Return the page's line for an operation."""
-    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    lines = PAGE_FILE.read_text(encoding="utf-8").splitlines()
     return next(line for line in lines if line.startswith(f"| {op} | "))
 
 
 @pytest.mark.filterwarnings("ignore")  # the suite divides by zero on purpose
-def test_the_page_says_what_becomes_of_some_operations() -> None:
+def test_the_page_is_right_about_some_operations() -> None:
     found = {row.op: row for row in rows(SOME, MODULES)}
     assert {op: row.line for op, row in found.items()} == {op: stated(op) for op in SOME}
     assert not any(row.count("wrong", first=False) for row in found.values())
@@ -25,7 +25,7 @@ def test_the_page_says_what_becomes_of_some_operations() -> None:
 
 @pytest.mark.whole  # all models of the suite
 @pytest.mark.filterwarnings("ignore")
-def test_the_page_is_what_the_script_writes() -> None:
+def test_the_whole_page_equals_the_output_of_the_script() -> None:
     written = document(list(rows()))
     assert "Wrong: 0." in written
-    assert written == DOCUMENT.read_text(encoding="utf-8")
+    assert written == PAGE_FILE.read_text(encoding="utf-8")

@@ -66,7 +66,7 @@ class Causal(nn.Module):
 
 
 class Block(nn.Module):
-    """A block of verification benchmarks: batch norm instead of layer norm, softmax attention, a ReLU network."""
+    """A block as in verification benchmarks: batch norm instead of layer norm, softmax attention, a ReLU network."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Block(nn.Module):
 
 
 class Vision(nn.Module):
-    """Patches by a convolution, positions, blocks, and the class token or the mean of all."""
+    """A vision transformer: patches by a convolution, positions, blocks, and the class token or the mean of all."""
 
     def __init__(self, *, token: bool) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ def test_files_of_the_older_exporter_are_read(name: str, tmp_path: Path) -> None
     assert_read(name, tmp_path, opset=17, dynamo=False, free=True)
 
 
-@pytest.mark.whole  # exports take their time
+@pytest.mark.whole  # exports are slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("opset", [18, 21, 23])
 @pytest.mark.parametrize("free", [True, False])

@@ -25,7 +25,7 @@ node = helper.make_node
 
 @pytest.mark.skipif(not FILES, reason="no networks: set PROOFMAP_DATA to the folder of onnx")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_competition_network_gives_what_onnxruntime_gives(path: Path) -> None:
+def test_competition_network_equals_onnxruntime(path: Path) -> None:
     graph, model = load(path), onnx.load(path)
     x = np.random.default_rng(0).random((5, *graph.input.shape)).astype(np.float32)
     expected = np.concatenate([run(model, sample[None]) for sample in x])
@@ -79,7 +79,7 @@ def test_local_functions_are_inlined(tmp_path: Path) -> None:
     assert [n.op for n in assert_same(model, tmp_path).nodes] == ["input", "add"]
 
 
-def test_what_the_output_does_not_need_is_not_read(tmp_path: Path) -> None:
+def test_unneeded_nodes_are_not_read(tmp_path: Path) -> None:
     nodes = [node("Relu", ["x"], ["y"]), node("NonZero", ["x"], ["unused"])]
     assert_same(make(nodes, ("n", 3)), tmp_path)
 
@@ -130,7 +130,7 @@ def test_missing_and_short_data_are_named(tmp_path: Path) -> None:
         loaded(outside(small(), "weights.bin", offset="-4"), tmp_path)
     with pytest.raises(FileError, match=r"'w1' in 'weights.bin', which cannot be opened"):
         loaded(outside(small(), "weights.bin", length="many"), tmp_path)
-    with pytest.raises(FileError, match="not a sound ONNX file"):  # four bytes for 24 numbers
+    with pytest.raises(FileError, match="not a sound ONNX file"):  # the file has four bytes for 24 numbers
         loaded(outside(small(), "weights.bin"), tmp_path)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FileError, match="'w1' in 'pipe', which is missing"):
@@ -148,7 +148,7 @@ def test_data_of_attributes_is_checked_too(tmp_path: Path) -> None:
         loaded(model, tmp_path)
 
 
-# --- what is refused ---
+# --- errors ---
 
 
 def test_foreign_files_are_refused(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_samples_may_leave_their_axis_and_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("constant", [False, True])
-def test_assignments_as_exporters_write_them(constant: bool, tmp_path: Path) -> None:
+def test_assignments_by_exporters_are_read(constant: bool, tmp_path: Path) -> None:
     """x[:, [2, 0]] = 2 · x[:, :2], or a constant: with the samples on another axis in between."""
     nodes = [
         node("Add", ["x", "x"], ["d"]),
@@ -234,7 +234,7 @@ def test_assignments_as_exporters_write_them(constant: bool, tmp_path: Path) -> 
     ]
     constants = {"zero": ints(0), "one": ints(1), "two": ints(2), "rows": ints(2, 0).reshape(2, 1)}
     batch = 2 if constant else "n"
-    each = floats(2, 1, 4).repeat(2, axis=1)  # the same for both samples
+    each = floats(2, 1, 4).repeat(2, axis=1)  # equal for both samples
     assert_same(make(nodes, (batch, 3, 4), constants | ({"c": each} if constant else {}), opset=16), tmp_path)
     uneven = make(nodes, (2, 3, 4), constants | {"c": floats(2, 2, 4)}, opset=16)
     if constant:
@@ -243,7 +243,7 @@ def test_assignments_as_exporters_write_them(constant: bool, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("factor", "limit"), [(1.0, 20.0), (2.0, 20.0), (3.0, 30.0), (2.0, 0.5)])
-def test_softplus_as_exporters_write_it_is_one(factor: float, limit: float, tmp_path: Path) -> None:
+def test_softplus_by_exporters_is_recognised(factor: float, limit: float, tmp_path: Path) -> None:
     nodes = [
         node("Mul", ["x", "factor"], ["a"]),
         node("Softplus", ["a"], ["b"]),
@@ -268,13 +268,15 @@ def test_softplus_as_exporters_write_it_is_one(factor: float, limit: float, tmp_
     [node("Sin", ["x"], ["h"]), node("Pow", ["h", "rows"], ["y"], name="bad")],
     [node("Add", ["x", "rows"], ["h"], name="bad"), node("Sin", ["h"], ["y"])],
 ], ids=["after", "before"])  # fmt: skip
-def test_mixed_samples_are_refused_beside_what_has_no_rule(nodes: list[onnx.NodeProto], tmp_path: Path) -> None:
-    """A rule for the sine would not help: the file mixes samples, and onnxruntime runs it for one sample or five."""
+def test_mixed_samples_are_refused_beside_an_operation_without_a_rule(
+    nodes: list[onnx.NodeProto], tmp_path: Path
+) -> None:
+    """A rule for the sine would not help: the file mixes samples, and onnxruntime runs it for any number of samples."""
     with pytest.raises(ModelError, match=r"\(node 'bad'\) mixes the samples of a batch"):
         loaded(make(nodes, ("n", 4), {"rows": floats(5, 4)}), tmp_path)
 
 
-def test_a_file_for_some_numbers_of_samples_is_refused_as_such(tmp_path: Path) -> None:
+def test_a_file_for_some_batch_sizes_is_refused(tmp_path: Path) -> None:
     nodes = [node("Mod", ["x", "rows"], ["y"], fmod=1)]
     with pytest.raises(ModelError, match=r"the file cannot take every number of samples: .*Mod node"):
         loaded(make(nodes, ("n", 4), {"rows": floats(5, 4)}), tmp_path)
@@ -326,7 +328,7 @@ def cut(content: bytes, position: int, flip: int) -> bytes:
 
 @settings(max_examples=150, deadline=None)
 @given(how=st.sampled_from([damage, cut]), position=st.integers(0, 10**6), flip=st.integers(1, 255))
-def test_damaged_files_never_give_another_error(
+def test_damaged_files_raise_only_our_errors(
     how: Callable[[bytes, int, int], bytes], position: int, flip: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "damaged.onnx"

@@ -23,7 +23,7 @@ def around(*inner: onnx.NodeProto) -> list[onnx.NodeProto]:
     return [first, *inner, node("Transpose", ["b"], ["c"], perm=[1, 0, 2]), node("Flatten", ["c"], ["y"])]
 
 
-# From x (n, 3, 4) to y, in ways that exporters take; every sample is computed on its own
+# Nodes from x (n, 3, 4) to y as exporters write them; every sample is computed on its own.
 FREE: dict[str, list[onnx.NodeProto]] = {
     "a layer": around(node("MatMul", ["a", "w"], ["m"]), node("Add", ["m", "v"], ["n"]), node("Relu", ["n"], ["b"])),
     "a norm": around(node("LayerNormalization", ["a", "v"], ["b"])),
@@ -40,7 +40,7 @@ FREE: dict[str, list[onnx.NodeProto]] = {
         node("MatMul", ["r", "u"], ["m"]),
         node("Reshape", ["m", "rows"], ["y"]),
     ],
-    "maps of time": [  # (n, 3, 4) -> (3 n, 1, 2, 2): a convolution for each moment
+    "maps of time": [  # (n, 3, 4) -> (3 n, 1, 2, 2): a convolution for each time step
         node("Reshape", ["x", "maps"], ["r"]),
         node("Conv", ["r", "filters"], ["c"]),
         node("GlobalMaxPool", ["c"], ["g"]),
@@ -75,7 +75,7 @@ def test_samples_may_leave_their_axis(name: str, batch: int | str, tmp_path: Pat
     bounded(assert_same(file(FREE[name], batch), tmp_path))
 
 
-# Of one sample alone all of these are functions; of several they are another
+# For one sample all of these are functions of the sample; for several samples they mix them.
 MIXED: dict[str, list[onnx.NodeProto]] = {
     "a mean": [
         node("ReduceMean", ["x"], ["m"], axes=[0]),
@@ -93,7 +93,7 @@ MIXED: dict[str, list[onnx.NodeProto]] = {
 
 
 @pytest.mark.parametrize("name", MIXED)
-def test_samples_that_meet_are_refused_unless_there_is_one(name: str, tmp_path: Path) -> None:
+def test_mixed_samples_are_refused_unless_there_is_one(name: str, tmp_path: Path) -> None:
     ones = {"ones": np.ones((1, 3, 4), np.float32)} if name == "a norm" else {}
     alone = make(MIXED[name], (1, 3, 4), ones, opset=17)
     bounded(assert_same(alone, tmp_path))
@@ -103,7 +103,7 @@ def test_samples_that_meet_are_refused_unless_there_is_one(name: str, tmp_path: 
         bounded(loaded(make(MIXED[name], (2, 3, 4), ones, opset=17), tmp_path))
 
 
-def test_a_free_number_of_samples_needs_a_witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_free_number_of_samples_needs_onnxruntime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without onnxruntime nothing shows that samples are independent: the file is refused."""
     monkeypatch.setattr(model_agreement, "start_session", None)
     monkeypatch.setattr(runtime_session, "start_session", None)
@@ -112,7 +112,7 @@ def test_a_free_number_of_samples_needs_a_witness(tmp_path: Path, monkeypatch: p
     bounded(loaded(file(FREE["a layer"], 1), tmp_path))
 
 
-def test_operations_without_a_rule_are_named_there_too(tmp_path: Path) -> None:
+def test_operations_without_a_rule_are_named(tmp_path: Path) -> None:
     nodes = around(node("Sin", ["a"], ["b"], name="wave"))
     with pytest.raises(UnsupportedError, match=r"no rule for Sin \(node 'wave'\)"):
         bounded(loaded(file(nodes, 1), tmp_path))

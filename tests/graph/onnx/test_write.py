@@ -13,8 +13,9 @@ from proofmap.graph.onnx import as_onnx, with_rows
 from tests.graph.onnx.files import Array, run
 from tests.models import MODELS, Apply, Case, graph_of
 
-REFUSED = ("keep", "softplus", "shrink", "threshold", "mish", "gelu", "silu", "hardswish")  # by other tools too
-POOLS = ("avg_pool2d ceil", "avg_pool2d divisor", "avg_pool2d negative divisor")  # that ONNX has not
+# operations that other tools do not read either
+REFUSED = ("keep", "softplus", "shrink", "threshold", "mish", "gelu", "silu", "hardswish")
+POOLS = ("avg_pool2d ceil", "avg_pool2d divisor", "avg_pool2d negative divisor")  # ONNX cannot express these pools
 UNEVEN = ("adaptive_avg_pool1d", "adaptive_avg_pool2d")
 
 
@@ -34,7 +35,7 @@ def test_a_written_file_gives_the_same_logits(case: Case) -> None:
     assert same(run(as_onnx(graph), x.numpy()), graph(x))
 
 
-def test_values_that_all_move_together_are_written() -> None:
+def test_products_and_softmax_are_written() -> None:
     """Attention by hand: products of computed values, and softmax along an axis that is not the last."""
 
     def attend(x: torch.Tensor) -> torch.Tensor:
@@ -69,7 +70,7 @@ def test_rows_are_a_layer_of_their_own() -> None:
     assert before.graph.output[0].name == graph.output
 
 
-def test_names_that_are_taken_are_not_taken_again() -> None:
+def test_written_names_are_unique() -> None:
     graph = trace(nn.Linear(3, 2), torch.rand(1, 3))
     rows = torch.eye(2, dtype=torch.float64)
     twice = with_rows(with_rows(as_onnx(graph), rows), -rows)

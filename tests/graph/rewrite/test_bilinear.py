@@ -47,7 +47,7 @@ class Kernel(nn.Module):
         return out
 
 
-def test_planes_that_are_chosen_are_closer() -> None:
+def test_optimised_planes_are_tighter() -> None:
     torch.manual_seed(0)
     model = Kernel().double()
     x = torch.rand(3, 4, dtype=torch.float64)

@@ -10,7 +10,7 @@ import proofmap as pm
 
 
 class Numbers(nn.Module):
-    """Logits from numbers: inner products, sums over all axes and over one, a number spread over a vector."""
+    """Logits from scalars: inner products, sums over all axes and over one, a scalar expanded to a vector."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -120,14 +120,14 @@ def test_other_constants_are_kept(name: str) -> None:
     assert_is(after, before)
 
 
-def test_what_lies_before_the_output_is_folded_and_the_output_renamed() -> None:
+def test_operations_before_the_output_are_folded_and_the_output_renamed() -> None:
     b = Builder((3,), 5)
     graph = b.finish(scaled(b, weighted_layers.linear(b, "first", "input", drawn(4, 3), None), (4,)), CPU, DOUBLE)
     assert graph.output == "first"
     b = Builder((3,), 5)
     y = weighted_layers.linear(b, "first", "input", drawn(4, 3), None)
     scaled(b, y, (4,))
-    assert b.finish(y, CPU, DOUBLE).output == "first"  # what nobody needs is gone, and not folded into the output
+    assert b.finish(y, CPU, DOUBLE).output == "first"  # unused nodes are removed, and not folded into the output
 
 
 def test_a_chain_is_folded_into_one() -> None:

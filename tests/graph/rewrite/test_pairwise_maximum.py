@@ -59,7 +59,7 @@ def test_a_maximum_of_branches() -> None:
     assert [node.op for node in pairs.nodes][-1] == "larger"
 
 
-def test_a_graph_without_maxima_is_itself() -> None:
+def test_a_graph_without_maxima_is_returned_unchanged() -> None:
     graph, x = traced(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), (3,))
     assert with_pairwise_maxima(graph, x) is graph
 
@@ -83,7 +83,9 @@ class Neighbours(nn.Module):
 
 @pytest.mark.parametrize("method", [Backward(), Forward()], ids=str)
 @pytest.mark.parametrize("pool", [True, False])
-def test_what_moves_together_is_told_apart(method: Method, pool: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_correlated_values_are_compared_by_their_difference(
+    method: Method, pool: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The intervals of s and s + 0.1 overlap, but their difference is always 0.1."""
     graph, x = traced(Neighbours(pool), (6,))
     call = {"target": 0, "groups": pm.groups.columns(), "bounds": method, "rigorous": False}
@@ -95,8 +97,8 @@ def test_what_moves_together_is_told_apart(method: Method, pool: bool, monkeypat
     assert float(loose.full.min()) > 0.01
 
 
-def test_what_is_moved_has_the_members_own_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A frozen group narrows the interval of the ReLU, and so the slices of it that are compared."""
+def test_moved_maxima_use_the_intervals_of_the_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen group narrows the interval of the ReLU, and so the intervals of the compared slices."""
     seen: list[Interval] = []
     relax = Larger.relax
 

@@ -43,7 +43,7 @@ TAKEN: dict[str, tuple[nn.Module, int, str]] = {
 
 
 @pytest.mark.parametrize(("last", "classes", "taken_off"), TAKEN.values(), ids=TAKEN)
-def test_what_ends_a_classifier_is_taken_off(last: nn.Module, classes: int, taken_off: str) -> None:
+def test_the_probability_head_of_a_classifier_is_removed(last: nn.Module, classes: int, taken_off: str) -> None:
     model = ending(last, classes=classes)
     graph = pm.trace(model, X)
     assert graph.taken_off == taken_off
@@ -92,7 +92,7 @@ def test_a_sigmoid_of_several_classes_stays(classes: int) -> None:
     assert graph[graph.output].op == "sigmoid"
 
 
-def test_the_name_of_a_model_knows_what_was_taken_off() -> None:
+def test_the_hash_of_a_model_depends_on_the_removed_head() -> None:
     assert hash_graph(pm.trace(ending(nn.Softmax(1)), X)) != hash_graph(pm.trace(ending(), X))
 
 
@@ -139,7 +139,9 @@ FILES = {
 
 
 @pytest.mark.parametrize(("last", "taken_off"), FILES.values(), ids=FILES)
-def test_files_end_as_modules_do(last: list[onnx.NodeProto], taken_off: str, tmp_path: Path) -> None:
+def test_the_heads_of_files_are_removed_as_those_of_modules(
+    last: list[onnx.NodeProto], taken_off: str, tmp_path: Path
+) -> None:
     constants = {**WEIGHTS, "map": ints(-1, 3, 1, 1)}
     used = {name: value for name, value in constants.items() if any(name in n.input for n in (GEMM, *last))}
     model = make([GEMM, *last], ("n", 4), used)
@@ -159,7 +161,7 @@ def test_one_probability_of_a_file_is_two_classes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("opset", [11, 13])
-def test_old_softmax_is_over_all_axes_behind(opset: int, tmp_path: Path) -> None:
+def test_softmax_of_old_opsets_covers_all_later_axes(opset: int, tmp_path: Path) -> None:
     """Before opset 13, softmax flattens its axis and all later axes."""
     nodes = [node("Softmax", ["x"], ["s"], axis=1), node("Flatten", ["s"], ["y"])]
     graph = loaded(make(nodes, ("n", 3, 2), opset=opset), tmp_path)
@@ -172,7 +174,7 @@ def test_an_argmax_at_the_end_of_a_file_is_refused(tmp_path: Path) -> None:
         loaded(model, tmp_path)
 
 
-def test_preparation_keeps_it(tmp_path: Path) -> None:
+def test_preparation_keeps_the_removed_head(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(make([GEMM, *FILES["softmax"][0]], ("n", 4), WEIGHTS).SerializeToString())
     model = sources.read_model(str(path), preparation=sources.Preparation(mean=(0.5,)))
@@ -181,7 +183,7 @@ def test_preparation_keeps_it(tmp_path: Path) -> None:
     assert np.isfinite(float(model.graph(X)(X).sum()))
 
 
-def test_it_is_taken_off_behind_parts_that_are_run(tmp_path: Path) -> None:
+def test_the_head_after_an_opaque_part_is_removed(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 5), Angles(), nn.Linear(5, 3), nn.Softmax(1)).eval()
     graph = pm.trace(model, X)
     assert [n.name for n in graph.nodes] == ["input", "1", "2"]

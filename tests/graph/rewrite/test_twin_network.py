@@ -12,7 +12,7 @@ from proofmap.graph.rewrite.twin_network import first_copy_input, second_copy_in
 from tests.bounds.setting import values_at
 from tests.models import MODELS, Case, graph_of
 
-REFUSED = {"product", "contract", "softmax"}  # change by more than their own inputs tell
+REFUSED = {"product", "contract", "softmax"}  # their change depends on more than the change of their inputs
 
 
 @pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)

@@ -8,7 +8,7 @@ from torch.nn.modules import activation
 
 from tests.models import MODELS
 
-# Functions of several entries, which have tests of their own (tests/graph/torch/operators/test_layers.py)
+# Functions of several entries have their own tests (tests/graph/torch/operators/test_layers.py).
 TOGETHER = ("GLU", "Softmax", "Softmin", "Softmax2d", "LogSoftmax", "MultiheadAttention")
 
 

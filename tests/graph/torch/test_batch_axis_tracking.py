@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from itertools import accumulate, pairwise
 
 import pytest
 import torch
@@ -12,14 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph import Graph, bounded, trace
+from proofmap.graph import bounded, trace
 from proofmap.graph.torch.batch_axis_tracking import DISPLACED_CONVERTERS
 from proofmap.graph.torch.operators.operator_table import CONVERTERS
+from tests.graph.torch.side_by_side import SideBySide
 from tests.models import Apply
 
 pytestmark = pytest.mark.slow
 
-Function = Callable[[Tensor], Tensor]  # of (N, 3, 4), rows of four features
+Function = Callable[[Tensor], Tensor]  # inputs (N, 3, 4): rows of four features
 
 ROWS, MATRIX = torch.linspace(-1, 1, 12).reshape(3, 4), torch.linspace(-1, 1, 20).reshape(5, 4)
 MASK = torch.tensor([[True, False, True], [True, True, False], [False, True, True]])
@@ -82,28 +81,16 @@ FUNCTIONS: dict[str, Function] = {
     "zeros": first(lambda x: torch.cat([x, torch.zeros_like(x)], 0)),
     "cumsum": first(lambda x: x.cumsum(0)),
 }
-SIZES = {name: function(torch.rand(2, 3, 4)).flatten(1).shape[1] for name, function in FUNCTIONS.items()}
-
-
-@cache
-def traced() -> tuple[Graph, dict[str, slice]]:
-    """Trace all functions side by side, which takes little longer than tracing one."""
-    ends = [0, *accumulate(SIZES.values())]
-    model = Apply(lambda x: torch.cat([function(x).flatten(1) for function in FUNCTIONS.values()], 1))
-    graph = bounded(trace(model, torch.rand(1, 3, 4, dtype=torch.float64)))
-    return graph, {name: slice(*pair) for name, pair in zip(FUNCTIONS, pairwise(ends), strict=True)}
+TOGETHER = SideBySide(FUNCTIONS, 3, 4)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_function_gives_what_torch_gives(name: str) -> None:
-    graph, parts = traced()
-    for n in (1, 3):
-        x = torch.rand(n, 3, 4, generator=torch.Generator().manual_seed(n), dtype=torch.float64) - 0.5
-        assert float((graph(x)[:, parts[name]] - FUNCTIONS[name](x).flatten(1)).abs().max()) <= 1e-10
+def test_function_equals_torch(name: str) -> None:
+    TOGETHER.check(name)
 
 
-def test_the_usual_attention_takes_cheap_nodes() -> None:
-    """The graph has no lists of positions, and splitting and joining heads costs nothing."""
+def test_common_attention_becomes_cheap_nodes() -> None:
+    """The graph has no lists of positions; splitting and joining heads costs nothing."""
     graph = bounded(trace(Apply(lambda x: usual(x).flatten(1)), torch.rand(1, 3, 4)))
     kinds = [node.op for node in graph.nodes]
     assert "index" in kinds  # the flip
@@ -137,12 +124,12 @@ MIXED: dict[str, Function] = {
 
 
 @pytest.mark.parametrize("function", MIXED.values(), ids=MIXED)
-def test_what_mixes_samples_elsewhere_is_refused(function: Function) -> None:
+def test_operations_that_mix_displaced_samples_are_refused(function: Function) -> None:
     with pytest.raises(
         ModelError, match="mixes the samples of a batch, expected every sample to be computed on its own"
     ):
         trace(Apply(lambda x: function(x).flatten(1)), torch.rand(1, 3, 4))
 
 
-def test_every_operator_aside_is_one_that_is_read() -> None:
+def test_every_operator_on_displaced_samples_has_a_converter() -> None:
     assert {*DISPLACED_CONVERTERS} <= {*CONVERTERS}

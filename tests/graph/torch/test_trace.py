@@ -32,7 +32,7 @@ DEEP = [case for name, case in MODELS.items() if name.startswith("deep")]
 @pytest.mark.parametrize(
     "name", [*(case.name for case in DEEP), "conv2d same", "conv_transpose2d groups", "split and chunk"]
 )
-def test_operators_taken_apart_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decomposed_operators_give_equal_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Operators are read directly, and after torch's decompositions."""
     monkeypatch.setattr(import_module("proofmap.graph.torch.export"), "_has_converters", lambda graph: False)
     case = MODELS[name]
@@ -150,7 +150,7 @@ def test_nodes_are_named_after_modules() -> None:
         ("block#3", "relu"),
         ("flat", "reshape"),
         ("act.unit", "elu"),
-        ("act", "affine"),  # the value of a module is what bears its name
+        ("act", "affine"),  # the node with the value of a module has the module's name
         ("head", "linear"),
     ]
 
@@ -173,7 +173,7 @@ def test_a_module_used_twice_is_numbered() -> None:
     assert [node.name for node in trace(Twice(), torch.rand(1, 3)).nodes] == ["input", "layer", "relu", "layer#2"]
 
 
-def test_a_module_that_hands_on_a_value_leaves_it_its_name() -> None:
+def test_a_module_that_returns_its_input_does_not_rename_it() -> None:
     class Block(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -191,14 +191,14 @@ def test_a_module_that_hands_on_a_value_leaves_it_its_name() -> None:
     ]
 
 
-def test_a_graph_says_what_it_is() -> None:
+def test_a_graph_lists_its_nodes() -> None:
     graph = graph_of(MODELS["relu"])
     assert "0.1: relu(0.0) -> (7,)" in repr(graph)
     assert graph["0.1"].op == "relu"
     assert graph.classes == 3
 
 
-def test_a_graph_travels_between_processes() -> None:
+def test_a_graph_can_be_pickled() -> None:
     case = MODELS["deep mobile"]
     graph = pickle.loads(pickle.dumps(graph_of(case)))  # noqa: S301
     assert torch.equal(graph(case.inputs(2)), graph_of(case)(case.inputs(2)))
@@ -220,7 +220,7 @@ def test_as_graph_takes_graphs_and_modules_only() -> None:
         as_graph("net.onnx", x)
 
 
-# --- what is refused ---
+# --- errors ---
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_unsupported_operations_are_named(function: Callable[[Tensor], Tensor], 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("where", ["0.weight", "1.running_var", "1.bias"])
-def test_weights_that_are_no_numbers_are_refused(value: float, where: str) -> None:
+def test_weights_that_are_not_finite_are_refused(value: float, where: str) -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
     with torch.no_grad():
         model.state_dict()[where].view(-1)[1] = value
@@ -256,7 +256,7 @@ def test_weights_that_are_no_numbers_are_refused(value: float, where: str) -> No
         trace(model, torch.rand(1, 4))
 
 
-def test_constants_that_are_no_numbers_are_refused() -> None:
+def test_constants_that_are_not_finite_are_refused() -> None:
     with pytest.raises(ModelError, match=r"clamp \(node 'clamp'\) has limits nan"):
         trace(Apply(lambda x: x.clamp(min=float("nan"))), torch.rand(1, 4))
 
@@ -308,14 +308,14 @@ def test_modules_without_weights_are_refused() -> None:
         trace(lazy, torch.rand(1, 4))
 
 
-def test_compiled_modules_are_read_as_what_they_were() -> None:
+def test_compiled_modules_are_read_as_their_originals() -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
     graph = trace(torch.compile(model, backend="eager"), torch.rand(1, 4))  # type: ignore[arg-type]
     assert [node.name for node in graph.nodes] == ["input", "0", "1"]
 
 
 class Holder(nn.Module):
-    """A compiled part and a compiled function. `compiled` counts the graphs that their backend gets."""
+    """A compiled part and a compiled function. `compiled` counts the graphs that their backend receives."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -384,7 +384,7 @@ def test_channels_first_are_advised() -> None:
     assert trace(_picture_model(), x.permute(0, 3, 1, 2)).input.shape == (3, 8, 8)
 
 
-@pytest.mark.filterwarnings("ignore")  # torch deprecates its own quantisation
+@pytest.mark.filterwarnings("ignore")  # torch has deprecated its own quantisation
 def test_quantised_layers_are_named() -> None:
     floats = nn.Sequential(nn.Linear(4, 3))
     model = torch.ao.quantization.quantize_dynamic(floats, {nn.Linear}, dtype=torch.qint8)
@@ -392,7 +392,7 @@ def test_quantised_layers_are_named() -> None:
         trace(model, torch.rand(1, 4))
 
 
-def test_maps_of_one_channel_whatever_their_strides() -> None:
+def test_maps_of_one_channel_may_have_any_strides() -> None:
     """torch 2.13 reads out of bounds for such maps in single precision, with arbitrary strides of an axis of one."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -400,5 +400,5 @@ def test_maps_of_one_channel_whatever_their_strides() -> None:
         x = torch.randn(64, 6, 2, 1).movedim(-1, 1)
     graph = trace(model, x)
     truth = copy.deepcopy(model).double()(x.double())
-    for _ in range(5):  # what is read beyond differs from time to time
+    for _ in range(5):  # the memory out of bounds differs between runs
         torch.testing.assert_close(graph(x).double(), truth, rtol=0, atol=1e-5)

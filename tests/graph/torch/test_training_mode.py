@@ -59,7 +59,7 @@ def test_a_model_in_training_is_refused(model: nn.Module, message: str) -> None:
     assert all(module.training for module in model.modules())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
-    model.eval()  # the advice
+    model.eval()  # the advice of the error
     assert pm.trace(model, X).classes == 3
 
 
@@ -73,14 +73,14 @@ def test_a_model_in_training_is_refused(model: nn.Module, message: str) -> None:
         Normed(nn.Sequential(nn.BatchNorm1d(4)).eval()),
     ],
 )
-def test_modes_that_change_nothing_are_fine(model: nn.Module) -> None:
+def test_training_modes_without_effect_are_accepted(model: nn.Module) -> None:
     for module in model.modules():
         if not isinstance(module, nn.BatchNorm1d):
             module.training = True
     assert pm.trace(model, X).classes >= 3
 
 
-def test_going_back_to_training_is_seen() -> None:
+def test_a_return_to_training_mode_is_noticed() -> None:
     """The mode may change between two calls."""
     model = nn.Sequential(nn.Linear(4, 3), nn.Dropout()).eval()
     eva, saliency = pm.EVA(model, BALL, progress=False), Saliency(model)

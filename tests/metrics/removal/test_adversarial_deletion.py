@@ -1,4 +1,4 @@
-"""Adversarial deletion: curves known in closed form, and what an attack may not miss or move."""
+"""Adversarial deletion: curves known in closed form, monotonicity, and independence of the batch."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_a_linear_model(norm: float) -> None:
     torch.testing.assert_close(metric(model, x, 0, a), area)
 
 
-def test_the_softmax_of_what_was_reached() -> None:
-    """A model that reads one entry: the score falls by the radius, or to the end of the domain, at the entry's turn."""
+def test_the_softmax_of_reached_values() -> None:
+    """A model that reads one entry: once the entry is free, the score falls by the radius or to the domain's end."""
     model, x = reads_one((4,), 2), torch.tensor([[0.5, 0.5, 0.7, 0.5], [0.5, 0.5, 0.05, 0.5]]).double()
-    a = torch.tensor([[4.0, 3.0, 2.0, 1.0]]).double().expand(2, 4)  # the entry is third
+    a = torch.tensor([[4.0, 3.0, 2.0, 1.0]]).double().expand(2, 4)  # the entry is third in the order
     given: dict[str, Any] = {"score": "softmax", "radius": 0.1}
     curve = AdversarialDeletion(**given).curve(model, x, 0, a)
     reached = torch.tensor([[0.7, 0.7, 0.7, 0.6, 0.6], [0.05, 0.05, 0.05, 0.0, 0.0]]).double().sigmoid()
@@ -50,8 +50,8 @@ def test_the_true_order_is_best_for_a_linear_model() -> None:
         assert bool((best < metric(model, x, 0, other)).all())
 
 
-def test_what_fewer_variables_reach_more_reach_too() -> None:
-    """Even where single attacks miss; and more steps reach no less with all of them."""
+def test_more_variables_reach_at_least_as_much() -> None:
+    """This holds even where single attacks miss. With all variables, more attack steps reach no less."""
     model, x, a = network(16, 24, 3), drawn(4, 16), drawn(4, 16, seed=2)
     curve = AdversarialDeletion(score="margin", attack_steps=1, radius=0.5).curve(model, x, None, a)
     assert bool((curve[:, 1:] <= curve[:, :-1]).all())
@@ -67,7 +67,7 @@ def test_the_batch_makes_no_difference() -> None:
     for batch in (1, 4, 15):
         torch.testing.assert_close(AdversarialDeletion(steps=6, batch=batch)(model, x, None, a), whole)
     torch.testing.assert_close(AdversarialDeletion(steps=6)(model, x[:2], None, a[:2]), whole[:2])
-    assert not torch.equal(AdversarialDeletion(steps=6, seed=1)(model, x, None, a), whole)  # among equals
+    assert not torch.equal(AdversarialDeletion(steps=6, seed=1)(model, x, None, a), whole)  # orders ties
 
 
 def test_in_a_user_s_ball() -> None:

@@ -1,4 +1,4 @@
-"""Deletion and Insertion: areas known in closed form, a slow transcription, and what they may not depend on."""
+"""Deletion and Insertion: areas known in closed form, a slow transcription, and invariances."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Kind = type[Deletion] | type[Insertion]
 
 
 def ranking(*places: list[int]) -> Tensor:
-    """Attributions (N, d) that rank variable i of sample n at places[n][i]."""
+    """Return attributions (N, d) for which variable i of sample n has the rank places[n][i]."""
     return -torch.tensor(places, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("place", [0, 1, 3, 5])
 def test_a_model_that_reads_one_entry(place: int) -> None:
-    """The score is v until the entry's turn comes: v (place + 1/2) / 6 by trapezoids; the rest for Insertion."""
+    """The score is v until the entry is replaced: v (place + 1/2) / 6 by trapezoids, and the rest for Insertion."""
     model, x = reads_one((6,), 2), drawn(1, 6)
     places = [p for p in range(6) if p != place]
     places.insert(2, place)
@@ -37,7 +37,7 @@ def test_a_model_that_reads_one_entry(place: int) -> None:
     gained = Insertion(**given)(model, x, 0, ranking(places))
     assert float(lost) == pytest.approx(value * (place + 0.5) / 6)
     assert float(gained) == pytest.approx(value * (6 - place - 0.5) / 6)
-    summed = Deletion(**given, area="sum")(model, x, 0, ranking(places))  # v at 1 .. place, 0 from place + 1 on
+    summed = Deletion(**given, area="sum")(model, x, 0, ranking(places))  # v for 1 .. place, 0 from place + 1 on
     assert float(summed) == pytest.approx(value * max(place - 0.5, 0))
 
 
@@ -51,7 +51,7 @@ def test_a_constant_model(kind: Kind) -> None:
 @pytest.mark.parametrize("score", ["softmax", "logit"])
 @pytest.mark.parametrize("kind", BOTH)
 def test_a_slow_transcription(kind: Kind, score: Any) -> None:
-    """One sample, one step and one variable after the other, 7 steps for 10 variables."""
+    """One sample, one step and one variable at a time, with 7 steps for 10 variables."""
     model, x, a, base = network(10, 8, 3), drawn(4, 10), drawn(4, 10, seed=2), drawn(4, 10, seed=3)
     target = torch.tensor([0, 2, 1, 1])
     expected = []
@@ -73,7 +73,7 @@ def test_a_slow_transcription(kind: Kind, score: Any) -> None:
 @pytest.mark.parametrize("change", [lambda a: a**3, torch.exp, lambda a: 7 * a - 3])
 def test_only_the_order_counts(kind: Kind, change: Callable[[Tensor], Tensor]) -> None:
     model, x, a = network(16, 8, 3), drawn(5, 1, 4, 4), drawn(5, 1, 4, 4, seed=2) - 0.5
-    a[:, :, :2] = 0.25  # equal ones stay equal
+    a[:, :, :2] = 0.25  # equal attributions stay equal
     assert torch.equal(kind()(model, x, None, change(a)), kind()(model, x, None, a))
     assert not torch.equal(kind()(model, x, None, -a), kind()(model, x, None, a))
 
@@ -102,18 +102,18 @@ def test_the_seed_decides(kind: Kind) -> None:
     flat = torch.zeros_like(a)
     assert torch.equal(kind(seed=3)(model, x, None, a), kind(seed=3)(model, x, None, a))
     assert not torch.equal(kind(seed=3)(model, x, None, a), kind(seed=4)(model, x, None, a))
-    given: dict[str, Any] = {"baseline": 0.0}  # then only the order of equal attributions is drawn
+    given: dict[str, Any] = {"baseline": 0.0}  # only the order of equal attributions is random
     assert torch.equal(kind(seed=3, **given)(model, x, None, a), kind(seed=4, **given)(model, x, None, a))
     assert not torch.equal(kind(seed=3, **given)(model, x, None, flat), kind(seed=4, **given)(model, x, None, flat))
 
 
 def test_the_uniform_baseline() -> None:
-    """Where all is deleted the score of a model that reads one entry is the baseline itself."""
+    """After all deletions, the score of a model that reads one entry is the baseline."""
     model, x, a = reads_one((6,), 4), drawn(2000, 6), drawn(2000, 6, seed=2)
     for low, high, baseline in ((0.0, 1.0, None), (-1.0, 3.0, Uniform(-1.0, 3.0))):
         given: dict[str, Any] = {"baseline": baseline, "score": "logit", "steps": 1}
         end = Deletion(**given).curve(model, x, 0, a)[:, -1]
-        assert torch.equal(Insertion(**given).curve(model, x, 0, -a)[:, 0], end)  # whatever the attributions
+        assert torch.equal(Insertion(**given).curve(model, x, 0, -a)[:, 0], end)  # for any attributions
         quartiles = torch.quantile(end, torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]).double())
         expected = low + (high - low) * torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]).double()
         torch.testing.assert_close(quartiles, expected, rtol=0, atol=0.04 * (high - low))
@@ -126,11 +126,11 @@ def test_the_darkest_baseline() -> None:
     torch.testing.assert_close(metric.curve(model, x, 0, x)[:, 1], x.flatten(1).amin(1))
 
 
-def test_a_pixel_goes_with_its_channels() -> None:
+def test_the_channels_of_a_pixel_are_deleted_together() -> None:
     """The mean over channels ranks a pixel; one map may stand for all channels."""
     model, x = reads_one((3, 2, 2), 1 * 4 + 2), drawn(2, 3, 2, 2)  # channel 1, pixel 2
     a = torch.zeros(2, 3, 2, 2, dtype=torch.float64)
-    a[:, 2] = torch.tensor([[4.0, 2.0], [3.0, 1.0]])  # pixel 2 comes second
+    a[:, 2] = torch.tensor([[4.0, 2.0], [3.0, 1.0]])  # pixel 2 is second
     given: dict[str, Any] = {"baseline": 0.0, "score": "logit", "steps": "all"}
     for kind, share in ((Deletion, 1.5 / 4), (Insertion, 2.5 / 4)):
         value = kind(**given)(model, x, 0, a)
@@ -138,9 +138,9 @@ def test_a_pixel_goes_with_its_channels() -> None:
         assert torch.equal(kind(**given)(model, x, 0, a[:, 2:]), value)
 
 
-def test_quantus_takes_channels_apart() -> None:
+def test_the_quantus_preset_deletes_single_channels() -> None:
     model, x = reads_one((3, 2, 2), 5), drawn(2, 3, 2, 2)
-    a = -torch.arange(12.0).double().view(1, 3, 2, 2).expand(2, 3, 2, 2)  # entry 5 is the sixth
+    a = -torch.arange(12.0).double().view(1, 3, 2, 2).expand(2, 3, 2, 2)  # entry 5 is sixth
     given: dict[str, Any] = {"baseline": 0.0, "score": "logit"}
     torch.testing.assert_close(Deletion("quantus", **given)(model, x, 0, a), x[:, 1, 0, 1] * 4.5)
     assert Deletion("quantus").curve(model, x, 0, a).shape == (2, 13)
@@ -148,10 +148,10 @@ def test_quantus_takes_channels_apart() -> None:
 
 
 def test_groups_of_each_sample() -> None:
-    """Samples may have fewer groups than others: k counts their own."""
+    """Samples may have different numbers of groups: k counts those of the sample."""
     model, x = reads_one((6,), 0), drawn(2, 6)
     mask = torch.tensor([[0, 0, 0, 1, 2, 2], [0, 0, 0, 1, 1, 1]])
-    a = torch.tensor([[2.0, 2.0, 2.0, 5.0, 1.0, 1.0], [-2.0, -2.0, -2.0, -1.0, -1.0, -1.0]])  # means 2, 5, 1; -2, -1
+    a = torch.tensor([[2.0, 2.0, 2.0, 5.0, 1.0, 1.0], [-2.0, -2.0, -2.0, -1.0, -1.0, -1.0]])  # means 2, 5, 1 and -2, -1
     curve = Deletion(baseline=0.0, score="logit", steps="all", groups=mask).curve(model, x, 0, a)
     v = x[:, 0]
     torch.testing.assert_close(curve[0], v[0] * torch.tensor([1.0, 1.0, 0.0, 0.0]).double())
@@ -160,17 +160,17 @@ def test_groups_of_each_sample() -> None:
     assert grid.curve(network(16, 3), drawn(1, 1, 4, 4), None, drawn(1, 1, 4, 4)).shape == (1, 5)
 
 
-def test_the_model_is_left_as_it_was() -> None:
+def test_the_model_is_not_changed() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(6, 20), nn.Dropout(0.9).eval(), nn.Linear(20, 3))
     x = torch.rand(2, 6, requires_grad=True)
     one, two = (Deletion()(model, x, None, x) for _ in range(2))
-    assert torch.equal(one, two)  # no dropout
+    assert torch.equal(one, two)  # dropout is off
     assert [module.training for module in model] == [True, True, False, True]
     assert not one.requires_grad
     assert one.dtype == torch.float32
 
 
-def test_a_preset_that_is_none() -> None:
+def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(InputError, match="Insertion got preset='quantus', expected one of 'paper', 'xplique'"):
         Insertion("quantus")
 

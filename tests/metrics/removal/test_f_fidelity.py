@@ -1,4 +1,4 @@
-"""F-Fidelity: values known in closed form, a slow transcription, and what they may not depend on."""
+"""F-Fidelity: values known in closed form, a slow transcription, and invariances."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.metrics.models import Linear, drawn, network, reads_one
 
 
 def test_a_model_that_reads_one_entry() -> None:
-    """Ranked first, the decision goes with it: FFid+ is the chance that it is missing, min(0.5, 0.1 steps / i).
+    """If the entry is ranked first, FFid+ is its probability of being missing, min(0.5, 0.1 steps / i), and FFid- is 0.
 
-    FFid- is 0: it is never among the last. Ranked last, the two change places.
+    If it is ranked last, the two are exchanged.
     """
     model = reads_one((20,), 3)
     model.bias = -0.3
@@ -34,7 +34,7 @@ def test_a_model_that_reads_one_entry() -> None:
 
 
 def test_all_of_them_missing_is_deletion() -> None:
-    """With part = most = 1 nothing is left to chance: the points of Deletion's curve, and of the opposite order's."""
+    """For part = most = 1 nothing is random: the values are points of Deletion's curves, forward and backward."""
     model, x, a = network(10, 8, 3), drawn(3, 10), drawn(3, 10, seed=2)
     given: dict[str, Any] = {"baseline": 0.3, "score": "softmax", "steps": 5}
     plus, minus = FFidelity(part=1.0, most=1.0, samples=2, **given).both(model, x, None, a)
@@ -44,10 +44,10 @@ def test_all_of_them_missing_is_deletion() -> None:
 
 
 def test_how_many_are_missing() -> None:
-    """A model that counts: it loses what is missing of the first k, half of them and at most a tenth of all."""
+    """A model that counts loses the missing part of the first k: half of them, and at most a tenth of all."""
     model, x = Linear(torch.full((40,), 1e-3)), torch.ones(2, 40).double()
     plus, minus = FFidelity(baseline=0.0, score="softmax", samples=2000).both(model, x, 0, drawn(2, 40))
-    k = torch.arange(2, 40, 2)  # of 40, in 20 steps
+    k = torch.arange(2, 40, 2)  # 40 variables in 20 steps
     missing = torch.minimum(k / 2, torch.tensor(4.0)).double()
     expected = (torch.tensor(0.04).double().sigmoid() - ((40 - missing) * 1e-3).sigmoid()).expand(2, 19)
     torch.testing.assert_close(plus, expected, atol=0, rtol=0.06)
@@ -55,7 +55,7 @@ def test_how_many_are_missing() -> None:
 
 
 def test_groups_of_each_sample() -> None:
-    """The last of a sample's own groups, where others have more: the entry is last in both."""
+    """The entry is last among the groups of its sample, even if other samples have more groups."""
     model, x = reads_one((6,), 0), torch.full((2, 6), 0.5).double()
     mask = torch.tensor([[0, 1, 2, 3, 3, 3], [0, 0, 0, 1, 1, 1]])
     a = torch.tensor([[0.0, 4.0, 3.0, 2.0, 2.0, 2.0], [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]]).double()

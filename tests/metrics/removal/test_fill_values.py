@@ -1,4 +1,4 @@
-"""Baselines: what they are, by hand; and the curves that judge with them."""
+"""Baselines: their values by hand, and curves that use them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def at(baseline: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_mean_colour() -> None:
-    """Of an image the mean of each channel, of anything else the mean of all."""
+    """The mean of each channel for an image, the mean of all entries for other samples."""
     x = drawn(2, 3, 4, 5)
     torch.testing.assert_close(at(Mean(), x), x.mean((2, 3), keepdim=True).expand_as(x))
     flat = drawn(3, 7)
@@ -48,8 +48,8 @@ def test_a_blur_by_hand() -> None:
     assert at(Blur(0.5), x.transpose(2, 3)).flatten().tolist() == pytest.approx(expected)
 
 
-def test_what_a_blur_keeps_and_takes() -> None:
-    """One colour stays as it is; an image that is turned is blurred the same; the wider, the nearer to its mean."""
+def test_properties_of_a_blur() -> None:
+    """A plain image does not change; blurring commutes with turning; a wider blur is closer to the mean."""
     plain, x = torch.full((1, 2, 5, 6), 0.3, dtype=torch.float64), drawn(2, 3, 8, 8)
     torch.testing.assert_close(at(Blur(), plain), plain)
     torch.testing.assert_close(at(Blur(), x.rot90(1, (2, 3))), at(Blur(), x).rot90(1, (2, 3)))
@@ -67,8 +67,8 @@ def test_what_a_blur_keeps_and_takes() -> None:
         (InsertionBlur, Insertion, Blur()),
     ],
 )
-def test_a_curve_with_another_baseline(kind: Any, plain: Any, baseline: Any) -> None:
-    """It is the plain one with that baseline, and where all is gone, the score of the baseline itself."""
+def test_a_curve_with_a_preset_baseline(kind: Any, plain: Any, baseline: Any) -> None:
+    """The preset equals the plain metric with that baseline, and its curve ends at the baseline's score."""
     model, x, a = network(48, 8, 3), drawn(3, 3, 4, 4), drawn(3, 3, 4, 4, seed=2)
     value = kind()(model, x, None, a)
     assert torch.equal(value, plain(baseline=baseline)(model, x, None, a))
@@ -87,20 +87,20 @@ def test_noise_is_drawn_from_the_domain_and_other_baselines_stay() -> None:
     assert DeletionBlur.for_ball(ball, (0.0, 1.0)).settings()["baseline"] == "Blur(share=0.1)"
 
 
-def test_a_fidelity_with_another_baseline() -> None:
-    """A picture of one colour loses nothing with its mean: nothing to correlate."""
+def test_mu_fidelity_with_a_mean_baseline() -> None:
+    """An image of one colour does not change with its mean as the baseline, so there is nothing to correlate."""
     x = torch.full((2, 1, 4, 4), 0.5, dtype=torch.float64)
     value = MuFidelity(baseline=Mean(), score="logit")(network(16, 3), x, None, drawn(2, 1, 4, 4))
     assert value.tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("share", [0.0, -1.0, "wide"])
-def test_what_blurs_nothing(share: Any) -> None:
+def test_invalid_blurs_are_refused(share: Any) -> None:
     with pytest.raises(InputError, match=r"Blur got share=.*, expected a number above 0"):
         Blur(share)
 
 
-def test_a_blur_of_what_is_no_image() -> None:
+def test_a_blur_of_other_samples_than_images_is_refused() -> None:
     with pytest.raises(InputError, match=r"baseline is Blur\(share=0.1\) at x of shape \(2, 6\), expected images"):
         DeletionBlur()(network(6, 3), drawn(2, 6), None, drawn(2, 6))
     assert DeletionMean()(network(6, 3), drawn(2, 6), None, drawn(2, 6)).shape == (2,)

@@ -1,4 +1,4 @@
-"""Linear imputation: by hand, by a dense system, and what it may not depend on."""
+"""Linear imputation: by hand, by a dense system, and independence of other channels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.metrics.models import drawn
 
 
 def dense(image: Tensor, missing: Tensor) -> Tensor:
-    """The authors' system of one channel (H, W), entry by entry, solved whole."""
+    """Solve the authors' system of one channel (H, W) as a dense system."""
     height, width = image.shape
     holes = [(int(i), int(j)) for i, j in missing.nonzero()]
     matrix, right = torch.zeros(len(holes), len(holes)).double(), torch.zeros(len(holes)).double()
@@ -41,7 +41,7 @@ def test_a_dense_system(share: float) -> None:
 
 
 def test_one_pixel_by_hand() -> None:
-    """Inside (2 · sides + corners) / 12, in a corner of the image what is left of it: (2 · 2 sides + 1 corner) / 5."""
+    """Inside: (2 · sides + corners) / 12. In a corner of the image: (2 · 2 sides + 1 corner) / 5."""
     x = torch.arange(9.0).double().view(1, 1, 3, 3) ** 2
     for at, expected in (((1, 1), (2 * (1 + 9 + 25 + 49) + 0 + 4 + 36 + 64) / 12), ((0, 0), (2 * (1 + 9) + 16) / 5)):
         missing = torch.zeros_like(x, dtype=torch.bool)
@@ -52,7 +52,7 @@ def test_one_pixel_by_hand() -> None:
 
 
 def test_a_slope_is_found_again() -> None:
-    """A linear image is the mean of its neighbours everywhere but at the edge."""
+    """A linear image is the mean of its neighbours, except at the edge."""
     i, j = torch.meshgrid(torch.arange(8.0).double(), torch.arange(9.0).double(), indexing="ij")
     x = (0.3 + 0.02 * i - 0.05 * j)[None, None]
     missing = drawn(1, 1, 8, 9) < 0.8
@@ -60,7 +60,7 @@ def test_a_slope_is_found_again() -> None:
     torch.testing.assert_close(imputed(x, missing), x)
 
 
-def test_one_colour_stays_and_nothing_left_gets_the_mean() -> None:
+def test_one_colour_is_kept_and_a_missing_channel_gets_the_mean() -> None:
     x, missing = torch.full((1, 2, 5, 5), 0.4).double(), drawn(1, 2, 5, 5) < 0.9
     torch.testing.assert_close(imputed(x, missing), x)
     x = drawn(2, 2, 4, 4)
@@ -72,14 +72,14 @@ def test_one_colour_stays_and_nothing_left_gets_the_mean() -> None:
 
 
 def test_half_a_picture_in_single_precision() -> None:
-    """A whole side is missing: the system is the worse the wider the hole, and still known to a tenth of the noise."""
+    """With a whole side missing, the system is ill-conditioned, but the error stays below a tenth of the noise."""
     x = drawn(1, 1, 48, 48)
     missing = (torch.arange(48) < 40).expand(1, 1, 48, 48)
     torch.testing.assert_close(imputed(x.float(), missing).double(), imputed(x, missing), rtol=0, atol=1e-3)
 
 
-def test_others_make_no_difference() -> None:
-    """Each channel stops by its own residual, whether others are done or not."""
+def test_channels_are_solved_independently() -> None:
+    """Each channel stops by its own residual, whatever the other channels do."""
     x, missing = drawn(6, 1, 12, 12), drawn(6, 1, 12, 12, seed=2) < torch.linspace(0, 1, 6).view(6, 1, 1, 1)
     whole = imputed(x, missing)
     for n in range(6):

@@ -1,4 +1,4 @@
-"""VNN-LIB files: the box they state, exactly, or why they state none."""
+"""VNN-LIB files: their boxes and conditions, read exactly, and errors for unsupported files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_box_is_read_exactly(tmp_path: Path) -> None:
         assert box.upper.tolist() == [0.5, -0.05]
 
 
-def test_the_ball_holds_the_box_and_hardly_more(tmp_path: Path) -> None:
+def test_the_ball_contains_the_box_and_little_more(tmp_path: Path) -> None:
     (tmp_path / "x.vnnlib").write_text(BOX)
     box = read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
     centre, radius = box.centre.double(), box.radius.double()
@@ -43,7 +43,7 @@ def test_an_input_that_is_fixed_does_not_move(tmp_path: Path) -> None:
     assert box.radius[0] == 0.0
 
 
-def test_the_closest_ends_count_and_one_of_one_is_no_choice(tmp_path: Path) -> None:
+def test_the_tightest_limits_count_and_an_or_of_one_adds_no_case(tmp_path: Path) -> None:
     (tmp_path / "x.vnnlib").write_text(BOX + "(assert (or (and (<= X_0 0.4) (<= X_0 0.45))))")
     assert read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,))).upper.tolist() == [0.4, -0.05]
 
@@ -67,38 +67,41 @@ def test_inputs_stand_in_the_order_of_the_layout(tmp_path: Path) -> None:
         ("(assert (<= X_0 X_1))", "relates X_0 to X_1"),
         ("(assert (>= Y_0 X_1))", "relates X_1 to Y_0"),
         ("(assert (<= 1 2))", "compares two numbers"),
-        ("(assert (< X_0 0.4))", re.escape("says (< X_0 0.4), expected declare-const, or assert")),
-        ("(assert (not (<= X_0 0.4)))", r"says \(not"),
-        ("(assert (<= (* 2.0 X_0) 0.4))", re.escape("says (<= (* 2.0 X_0) 0.4), expected declare-const, or assert")),
-        ("(assert (<= X_0 nan))", "says nan"),
-        ("(assert (<= X_0 1e999))", "a float32 holds|says 1e999"),
-        ("(assert (<= X_0 1e99))", "expected one that a float32 holds"),
-        ("(assert (<= X_0 0x1))", "says 0x1"),
-        ("(assert (<= X_0))", r"says \(<= X_0\)"),
-        ("(assert)", r"says \(assert\)"),
-        ("()", r"says \(\)"),
+        ("(assert (< X_0 0.4))", re.escape("contains (< X_0 0.4), expected declare-const, or assert")),
+        ("(assert (not (<= X_0 0.4)))", r"contains \(not"),
+        (
+            "(assert (<= (* 2.0 X_0) 0.4))",
+            re.escape("contains (<= (* 2.0 X_0) 0.4), expected declare-const, or assert"),
+        ),
+        ("(assert (<= X_0 nan))", "contains nan"),
+        ("(assert (<= X_0 1e999))", "in the range of float32|contains 1e999"),
+        ("(assert (<= X_0 1e99))", "expected one in the range of float32"),
+        ("(assert (<= X_0 0x1))", "contains 0x1"),
+        ("(assert (<= X_0))", r"contains \(<= X_0\)"),
+        ("(assert)", r"contains \(assert\)"),
+        ("()", r"contains \(\)"),
         ("(declare-const X_0 Real)", "declares X_0 twice"),
-        ("(declare-const Z_0 Real)", "says"),
-        ("(declare-const X_2 Int)", "says"),
-        ("(declare-const X_2 Real)", "gives X_2 no end on one side"),
+        ("(declare-const Z_0 Real)", "contains"),
+        ("(declare-const X_2 Int)", "contains"),
+        ("(declare-const X_2 Real)", "gives X_2 no limit on one side"),
         ("(declare-const X_7 Real)", "3 inputs, expected X_0, X_1 and so on without a gap"),
-        ("(assert (<= X_2 0))", "speaks of X_2, which it does not declare"),
+        ("(assert (<= X_2 0))", "uses X_2, which it does not declare"),
         ("(assert (>= X_0 0.6))", "it is empty"),
-        ("(check-sat)", "says"),
+        ("(check-sat)", "contains"),
         ("stray", "outside of parentheses"),
         (")", "outside of parentheses"),
         ("(assert", "ends inside parentheses"),
         ("(" * 17, "nests more than 16"),
     ],
 )
-def test_what_is_no_box_is_refused(more: str, message: str, tmp_path: Path) -> None:
+def test_inputs_that_are_not_a_box_are_refused(more: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "x.vnnlib").write_text(BOX + more)
     with pytest.raises(FileError, match=message):
         read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
 
 
 def rows(text: str, folder: Path) -> list[list[tuple[list[float], float, bool]]]:
-    """The cases of the one box, each as rows (coefficients, constant, strict)."""
+    """Return the cases of the only box, each as rows (coefficients, constant, strict)."""
     (folder / "x.vnnlib").write_text(BOX.rpartition("(assert")[0] + text)
     (region,) = read_specification(folder / "x.vnnlib", Preparation(shape=(2,)))
     return [
@@ -121,7 +124,7 @@ def rows(text: str, folder: Path) -> list[list[tuple[list[float], float, bool]]]
         ),
         ("(assert (and (<= Y_0 1) (or (<= Y_1 2))))", [[([1, 0], -1, False), ([0, 1], -2, False)]]),
         (
-            "(assert (or (<= Y_0 1) (<= Y_1 2))) (assert (<= Y_0 5))",  # what is always true stands first
+            "(assert (or (<= Y_0 1) (<= Y_1 2))) (assert (<= Y_0 5))",  # the condition for all cases comes first
             [[([1, 0], -5, False), ([1, 0], -1, False)], [([1, 0], -5, False), ([0, 1], -2, False)]],
         ),
         (
@@ -138,19 +141,19 @@ def rows(text: str, folder: Path) -> list[list[tuple[list[float], float, bool]]]
         ("(assert (<= (+ Y_0 Y_1 0.5) (* 2.0 Y_1)))", [[([1, -1], 0.5, False)]]),
         ("(assert (<= (- Y_0 Y_1 1) (- Y_0)))", [[([2, -1], -1, False)]]),
         ("(assert (<= (* 2 (+ Y_0 (* Y_1 (- 3.0))) 0.5) 0))", [[([1, -3], 0, False)]]),
-        ("(assert (<= (+ Y_0 1e16 0.25 -1e16) 0))", [[([1, 0], 0.25, False)]]),  # which floats would lose
+        ("(assert (<= (+ Y_0 1e16 0.25 -1e16) 0))", [[([1, 0], 0.25, False)]]),  # floats would lose 0.25
     ],
 )
 def test_the_outputs_are_read(text: str, expected: list[list[tuple[list[float], float, bool]]], tmp_path: Path) -> None:
     assert rows(text, tmp_path) == expected
 
 
-def test_boxes_inside_or_are_regions_with_their_own_cases(tmp_path: Path) -> None:
+def test_boxes_in_an_or_are_regions_with_their_own_cases(tmp_path: Path) -> None:
     (tmp_path / "x.vnnlib").write_text(
         BOX.rpartition("(assert")[0] + "(assert (or (and (<= X_0 0.3) (<= Y_0 1)) (and (>= X_0 0.4) (<= Y_1 2)) "
         "(and (<= X_0 0.3) (<= Y_1 3)) (and (>= X_0 0.7) (<= Y_1 4))))"
     )
-    first, second = read_specification(tmp_path / "x.vnnlib", Preparation(shape=(2,)))  # the last is empty
+    first, second = read_specification(tmp_path / "x.vnnlib", Preparation(shape=(2,)))  # the third box is empty
     assert (first.lower.tolist(), first.upper.tolist()) == ([0.25, -0.1], [0.3, -0.05])
     assert (second.lower.tolist(), second.upper.tolist()) == ([0.4, -0.1], [0.5, -0.05])
     assert [case.bias.tolist() for case in first.unsafe] == [[-1.0], [-3.0]]
@@ -164,27 +167,27 @@ NESTED = f"(and {MANY[8:-1] * 3})"  # 20 · 20 · 20 cases
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "asserts nothing of the outputs, expected what must not be true of Y_0"),
-        ("(assert (or (<= Y_0 1) (<= X_0 0.4)))", "asserts in one of its cases nothing of the outputs"),
-        ("(assert (not (<= Y_0 1)))", re.escape("says (not (<= Y_0 1)), expected declare-const, or assert")),
-        ("(assert (=> (<= Y_0 1) (<= Y_1 1)))", "says \\(=>"),
-        ("(assert (= Y_0 1))", "says \\(= Y_0 1\\)"),
-        ("(assert (<= (* Y_0 Y_1) 1))", "says \\(\\* Y_0 Y_1\\)"),
-        ("(assert (<= (/ Y_0 2) 1))", "says \\(/ Y_0 2\\)"),
-        ("(assert (<= (max Y_0 Y_1) 1))", "says \\(max"),
+        ("", "asserts nothing about the outputs, expected a condition on Y_0"),
+        ("(assert (or (<= Y_0 1) (<= X_0 0.4)))", "asserts in one of its cases nothing about the outputs"),
+        ("(assert (not (<= Y_0 1)))", re.escape("contains (not (<= Y_0 1)), expected declare-const, or assert")),
+        ("(assert (=> (<= Y_0 1) (<= Y_1 1)))", "contains \\(=>"),
+        ("(assert (= Y_0 1))", "contains \\(= Y_0 1\\)"),
+        ("(assert (<= (* Y_0 Y_1) 1))", "contains \\(\\* Y_0 Y_1\\)"),
+        ("(assert (<= (/ Y_0 2) 1))", "contains \\(/ Y_0 2\\)"),
+        ("(assert (<= (max Y_0 Y_1) 1))", "contains \\(max"),
         ("(assert (<= (+ Y_0 X_0) 1))", "relates Y_0 to X_0"),
-        ("(assert (<= Y_2 1))", "speaks of Y_2, which it does not declare"),
+        ("(assert (<= Y_2 1))", "uses Y_2, which it does not declare"),
         ("(assert (<= (+ 1 2) 1))", "compares two numbers"),
-        ("(assert (<= (* 1e30 1e30 Y_0) 1))", "expected one that a float32 holds"),
-        ("(assert (<= (+) Y_0))", "says \\(\\+\\)"),
-        ("(assert (<= Y_0 0." + "1" * 1000 + "))", "says 0.1111"),
+        ("(assert (<= (* 1e30 1e30 Y_0) 1))", "expected one in the range of float32"),
+        ("(assert (<= (+) Y_0))", "contains \\(\\+\\)"),
+        ("(assert (<= Y_0 0." + "1" * 1000 + "))", "contains 0.1111"),
         ("(declare-const Y_4 Real) (assert (<= Y_4 1))", "3 outputs, expected Y_0, Y_1 and so on without a gap"),
         (MANY * 4, "has more than 10000 cases of or, expected fewer: split the file"),
         (f"(assert (or {NESTED * 20}))", "has more than 10000 cases of or, expected fewer: split the file"),
-        ("(vnnlib-version <2.0>)", "says \\(vnnlib-version <2.0>\\)"),
+        ("(vnnlib-version <2.0>)", "contains \\(vnnlib-version <2.0>\\)"),
     ],
 )
-def test_assertions_that_are_not_read_are_refused_by_name(text: str, message: str, tmp_path: Path) -> None:
+def test_unsupported_assertions_are_named(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(FileError, match=message):
         rows(text, tmp_path)
 

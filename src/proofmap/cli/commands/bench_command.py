@@ -1,4 +1,4 @@
-"""The command `proofmap bench`: a benchmark table of the EVA paper, or the benchmark with ground truth."""
+"""The command `proofmap bench`: a benchmark table of the EVA paper."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            help=f"The table: {', '.join(names.benches())}, or a TOML file of your own. {names.COURT} is the benchmark "
-            "with ground truth.",
-            autocompletion=lambda: [names.COURT, *names.benches()],
+            help=f"The table: {', '.join(names.benches())}, or a TOML file of your own.",
+            autocompletion=names.benches,
         ),
     ],
     data: Annotated[
@@ -43,25 +42,16 @@ def bench(
 ) -> None:
     """Run a benchmark table of the EVA paper and print it. The numbers of the paper stand after a slash.
 
-    `proofmap bench court` compares all methods on inputs for which the correct explanation is known.
-
     For instance: proofmap bench table1-mnist --data ~/mnist
     """
-    if name == names.COURT:
-        _ground_truth(out or Path("out") / names.COURT, data, quick, weights, device)
-        return
+    if name == names.OLD_TRIALS_NAME:
+        raise InputError(
+            f"got {name}, expected a table of this package: the trials with known ground truth are in Proofmap's "
+            "repository; run there: python benchmarks/ground_truth.py"
+        )
     from proofmap.bench import read, run
 
     spec, where = read(name), str(o.device_of(device))
     folder = out or Path("out") / spec.name
     run(spec, folder, data, quick=quick, weights=weights, device=where)
-    show((folder / "table.md").read_text(encoding="utf-8"))
-
-
-def _ground_truth(folder: Path, data: Path | None, quick: bool, weights: Path | None, device: str) -> None:
-    if quick or weights is not None:
-        raise InputError("got --quick or --weights for court, expected neither: this benchmark has its own networks")
-    from proofmap.ground_truth import run, sections
-
-    run(sections(data), folder, device=str(o.device_of(device)))
     show((folder / "table.md").read_text(encoding="utf-8"))

@@ -14,7 +14,6 @@ from proofmap.cli.options import option_values as texts
 from proofmap.cli.options import shared_options as o
 from proofmap.cli.options.model_and_inputs import ModelOptions
 from proofmap.cli.options.option_bundles import unset
-from proofmap.cli.options.option_names import among
 from proofmap.cli.saved_explanations import saved
 from proofmap.errors import InputError
 
@@ -53,10 +52,9 @@ def claim(
         str,
         typer.Option(
             help="Groups u whose overlap AO(B_u) is claimed in addition to AO(B): --groups all, top or none. top "
-            "takes the ten groups with the highest scores.",
-            autocompletion=among(names.WHICH),
+            "takes the ten groups with the highest scores."
         ),
-        texts.one_of(names.WHICH, "--groups"),
+        texts.one_of(names.CLAIMED_GROUPS, "--groups"),
     ] = "top",
     out: Annotated[Path, typer.Option(help="The output folder: --out claims")] = Path("claims"),
     source: ModelOptions,
@@ -93,7 +91,7 @@ def _claim_explanations(model: Model, inputs: Sequence[Path], which: Which, out:
     from proofmap.claims.claim_files import LIST, VnnlibFiles
     from proofmap.cli.explain_output import plain
     from proofmap.explainers import Explanation
-    from proofmap.report.two_sided_bounds import checked
+    from proofmap.report.attacked_overlaps import checked
     from proofmap.storage.records import write_atomic
     from proofmap.text.wording import plural
 

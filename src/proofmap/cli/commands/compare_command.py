@@ -31,8 +31,8 @@ def compare(
     ] = "eva,first-order,saliency",
     metrics: Annotated[
         str,
-        typer.Option(help=f"The metrics, among {', '.join(names.METRICS)}: --metrics deletion,mu-fidelity"),
-        texts.all_among(names.METRICS, "metric"),
+        typer.Option(help=f"The metrics, among {', '.join(names.MAP_METRICS)}: --metrics deletion,mu-fidelity"),
+        texts.all_among(names.MAP_METRICS, "metric"),
     ] = "deletion,insertion",
     ball: o.BallOptions,
     groups: o.Groups = None,
@@ -60,12 +60,12 @@ def compare(
         raise InputError("got samples of several shapes, expected one: give --size to bring pictures to one size")
     region = cases[0].ball
     x = torch.cat([case.x for case in cases])
-    judges = [METRICS[name].for_ball(region, model.preparation.range) for name in texts.listed(metrics)]
+    chosen = [METRICS[name].for_ball(region, model.preparation.range) for name in texts.listed(metrics)]
     graph, aim = model.graph(x), o.class_of(target, model.classes)
     if aim is not None and aim >= graph.classes:
         raise InputError(f"got --target {aim}, expected a class from 0 to {graph.classes - 1}")
     grouping = o.groups_of(groups)
-    table = tabulated(graph, x, texts.listed(methods), judges, target=aim, ball=region, groups=grouping)
+    table = tabulated(graph, x, texts.listed(methods), chosen, target=aim, ball=region, groups=grouping)
     first, *more = subject.inputs
     table = replace(table, model=model.name, data=first.name + (f" and {len(more)} more" if more else ""))
     if out is not None:

@@ -117,9 +117,11 @@ def _searched(e: Explanation, open_: Tensor, model: Model, ball: Ball) -> Explan
 def _line(e: Explanation, k: int, label: int, how: str) -> str:
     """Return one row of the printed table."""
     from proofmap.explainers.explanation import format_overlap
+    from proofmap.explainers.statements.explained_verdict import verdict_of
+    from proofmap.text.verdict_wording import FIRST_WORDS
 
     worst, best = float(e.overlap.full[k]), int(e.scores[k].argmax())
     row, column = divmod(best, e.x.shape[-1])
-    answer = "proven" if worst < 0 else "undecided"
+    answer = FIRST_WORDS[verdict_of(e, k).outcome]
     bound, predicted = format_overlap(worst, "certified"), _CLASSES[int(e.predicted[k])]
     return f"{label:5d}  {predicted:<12}  {bound:>6}  {answer:<9}  {how:<6}  row {row}, column {column}"

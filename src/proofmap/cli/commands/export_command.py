@@ -16,7 +16,9 @@ def export(
     out: Annotated[
         Path,
         typer.Argument(
-            metavar="OUT", help=f"The file to write. Its name ends in {', '.join(names.FORMATS)}.", show_default=False
+            metavar="OUT",
+            help=f"The file to write. Its name ends in {', '.join(names.EXPORT_SUFFIXES)}.",
+            show_default=False,
         ),
         texts.Check(texts.exported),
     ],

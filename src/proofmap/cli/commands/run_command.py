@@ -30,7 +30,7 @@ class Explaining:
 
     method: Annotated[
         str,
-        typer.Option(help=f"The method, one of {', '.join(COMPARED)}: --method eva", autocompletion=o.among(COMPARED)),
+        typer.Option(help=f"The method, one of {', '.join(COMPARED)}: --method eva"),
         texts.one_of(COMPARED, "--method"),
     ] = "eva"
     ball: o.BallOptions
@@ -95,10 +95,7 @@ class Computing:
 
     engine: Annotated[
         str,
-        typer.Option(
-            help="Compute in this process (local) or on a Ray cluster: --engine ray.",
-            autocompletion=o.among(names.ENGINES),
-        ),
+        typer.Option(help="Compute in this process (local) or on a Ray cluster: --engine ray."),
         texts.one_of(names.ENGINES, "--engine"),
     ] = "local"
     address: Annotated[
@@ -212,7 +209,7 @@ def run(
     )
     typer.echo(json.dumps(totals.json(), indent=1) if as_json else totals.text())
     if totals.guarantee == "certified" and not totals.rigorous:
-        o.tell((o.ROUNDINGS,))
+        o.tell((o.ROUNDING_NOTE,))
     if not totals.explained:
         raise typer.Exit(1)
 

@@ -17,23 +17,22 @@ from proofmap.bounds import Method
 from proofmap.cli.counterexample_files import Points
 from proofmap.cli.explain_output import stems
 from proofmap.cli.options.samples_and_balls import SampleInBall, graphs
-from proofmap.cli.options.shared_options import ROUNDINGS, finite, tell
+from proofmap.cli.options.shared_options import ROUNDING_NOTE, finite, tell
 from proofmap.errors import BoundError
-from proofmap.explainers.explanation import format_overlap
 from proofmap.graph import Graph
 from proofmap.graph.classes import classes_of, margins
 from proofmap.rounding.rigorous_support import has_error_bounds
-from proofmap.runtime.outward_numbers import format_interval
 from proofmap.runtime.progress import part
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.sources.own_files import REFUTED
-from proofmap.text.verdict import Outcome, Verdict
+from proofmap.text.verdict import Outcome, OverlapBounds, Verdict
+from proofmap.text.verdict_wording import CERTIFIED_ACCURACY, TEXT_SIGNS, bound_text, sentence
 from proofmap.text.wording import around, beside, bound_name, radius, reached_name, share, taken_off
 from proofmap.verify.overlap import Overlap, overlap
 from proofmap.verify.radius import certified_radius
 from proofmap.verify.radius import radius as both_radii
 
-_VERDICTS = ("proven", "refuted", "undecided")
+_OUTCOMES: tuple[Outcome, ...] = ("proven", "refuted", "undecided")
 _UPPER, _LOWER = bound_name("certified"), reached_name()
 _MAX_ROUNDING_MULTIPLE = 100  # a bound above this multiple of a point's rounding error is open for other reasons
 _OVERLAP_WORK_SHARE = 0.05  # the radius needs about twenty more bounds
@@ -70,24 +69,23 @@ def answer_all(cases: Sequence[SampleInBall], query: DecisionQuery, as_json: boo
             entries.append(entry)
             if not as_json:
                 bar.write(_line(entry, case, query))
-    counts = {word: sum(entry["verdict"] == word for entry in entries) for word in _VERDICTS}
+    counts: dict[str, int] = {word: sum(entry["verdict"] == word for entry in entries) for word in _OUTCOMES}
     accuracy = None if query.target is not None else _accuracy(entries)
     off = networks[cases[0].shape].taken_off
     if as_json:
         summary = {"model": query.points.model.name, "taken_off": off, **counts, "of": len(entries)}
-        summary["certified_accuracy"] = accuracy
-        typer.echo(json.dumps({**summary, "inputs": entries}, indent=1))
+        typer.echo(json.dumps({**summary, "certified_accuracy": accuracy, "inputs": entries}, indent=1))
     else:
         if off is not None:
             typer.echo(f"note: {taken_off(off)}")
-        tell(() if all(entry["rigorous"] for entry in entries) else (ROUNDINGS,))
+        tell(() if all(entry["rigorous"] for entry in entries) else (ROUNDING_NOTE,))
         balls = {query.ball(case) for case in cases}
         ball = f" for {balls.pop()}" if len(balls) == 1 else ", each for the ball beside it"
         proven = share(counts["proven"], len(entries), "input")
         typer.echo(f"proven: {proven}{ball}; refuted: {counts['refuted']}; undecided: {counts['undecided']}")
         if accuracy is not None:
             right = share(accuracy["proven_and_right"], accuracy["labelled"], "labelled input")
-            typer.echo(f"certified accuracy, proven and predicted as labelled: {right}{ball}")
+            typer.echo(f"{CERTIFIED_ACCURACY}: {right}{ball}")
     return all(entry["verdict"] == "proven" for entry in entries)
 
 
@@ -142,7 +140,7 @@ def _answer(case: SampleInBall, graph: Graph, query: DecisionQuery, stem: str) -
 
 
 def _may_be_rounding(found: Overlap, graph: Graph, aim: int) -> bool:
-    """Whether rounding errors may be the reason that nothing is proven.
+    """Return whether rounding errors may be the reason that nothing is proven.
 
     A second search without rounding errors takes as long as the first. So for a search this is true only if the bound
     is at most `_MAX_ROUNDING_MULTIPLE` times the rounding error at the best point that it found.
@@ -183,10 +181,10 @@ def _line(entry: dict[str, Any], case: SampleInBall, query: DecisionQuery) -> st
     predicted, aim = entry["predicted"], entry["target"]
     label = beside(entry["label"], predicted, title)
     asked = "" if aim == predicted else f", asked about {title(aim)}, which is not the prediction"
-    bound = _bound(entry[_LOWER], entry[_UPPER], both=query.method.search is not None)
-    outcome: Outcome = entry["verdict"]
-    sentence = Verdict("decision", outcome, "input" if aim != predicted else "point").sentence(query.ball_text(case))
-    match outcome:
+    bound = _bound(entry, both=query.method.search is not None)
+    verdict = Verdict("decision", entry["verdict"], "input" if aim != predicted else "attack")
+    said = sentence(verdict, query.ball_text(case), rounding=entry["rounding"])
+    match verdict.outcome:
         case "proven":
             answer = bound
         case "refuted":
@@ -195,21 +193,16 @@ def _line(entry: dict[str, Any], case: SampleInBall, query: DecisionQuery) -> st
         case _:
             why = "" if entry["why"] is None else f" ({entry['why']})"
             answer = f"{bound}{why}; an attack found no counterexample"
-    if outcome == "undecided" and entry["rounding"]:
-        sentence = sentence.replace("undecided", "undecided, rounding", 1)
     up_to = _up_to(entry["radius"], entry["radius_refuted"])
-    return f"{entry['name']}: {title(predicted)}{label}{asked}; {sentence}; {answer}{up_to}"
+    return f"{entry['name']}: {title(predicted)}{label}{asked}; {said}; {answer}{up_to}"
 
 
-def _bound(lower: float | None, upper: float | None, both: bool) -> str:
+def _bound(entry: dict[str, Any], both: bool) -> str:
     """Word the bounds of AO(B); both: with the lower bound that a search found."""
-    if upper is None:
+    if entry[_UPPER] is None:
         return "no bound"
-    return (
-        f"AO(B) in {format_interval(lower, upper)}"
-        if both and lower is not None
-        else f"AO(B) <= {format_overlap(upper, 'certified')}"
-    )
+    bounds = OverlapBounds(-inf, upper=entry[_UPPER], searched=entry[_LOWER] if both else None)
+    return bound_text(bounds, "certified", {}, "AO(B)", TEXT_SIGNS)
 
 
 def _up_to(proven: float | None, refuted: float | None) -> str:

@@ -13,7 +13,7 @@ import typer
 from proofmap.bounds import Method
 from proofmap.cli.counterexample_files import Points, values_of
 from proofmap.cli.explain_output import stems
-from proofmap.cli.options.shared_options import ROUNDINGS, finite, tell
+from proofmap.cli.options.shared_options import ROUNDING_NOTE, finite, tell
 from proofmap.errors import FileError, InputError
 from proofmap.explainers.explanation import format_overlap
 from proofmap.graph import Graph
@@ -52,7 +52,7 @@ def decide_files(
     else:
         of = plural(len(entries), "specification")
         typer.echo(f"holds: {counts['holds']} of {of}; violated: {counts['violated']}; unknown: {counts['unknown']}")
-        tell(() if all(entry["rigorous"] for entry in entries) else (ROUNDINGS,))
+        tell(() if all(entry["rigorous"] for entry in entries) else (ROUNDING_NOTE,))
     return all(entry["verdict"] == "holds" for entry in entries)
 
 

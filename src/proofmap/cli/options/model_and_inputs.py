@@ -12,7 +12,6 @@ import typer
 from proofmap.cli.options import option_names as names
 from proofmap.cli.options import option_values as texts
 from proofmap.cli.options.option_bundles import unset
-from proofmap.cli.options.option_names import among
 from proofmap.cli.options.shared_options import Device
 from proofmap.errors import InputError
 
@@ -60,10 +59,7 @@ class ModelOptions:
     ] = None
     layout: Annotated[
         str | None,
-        unset(
-            "The order of axes in the model and in arrays: NCHW, or --layout NHWC if the channels come last.",
-            autocompletion=among(names.LAYOUTS),
-        ),
+        unset("The order of axes in the model and in arrays: NCHW, or --layout NHWC if the channels come last."),
         texts.one_of(names.LAYOUTS, "--layout"),
     ] = None
     values: Annotated[
@@ -85,9 +81,11 @@ class ModelOptions:
             "layout": self.layout,
             "range": None if self.values is None else texts.pair(self.values, "--range"),
         }
-        from proofmap.sources import read_model, stated
+        from proofmap.sources import preparation_of, read_model
 
-        preparation = replace(stated(name), **{field: value for field, value in given.items() if value is not None})
+        preparation = replace(
+            preparation_of(name), **{field: value for field, value in given.items() if value is not None}
+        )
         if bare:
             preparation = replace(preparation, mean=None, std=None)
         return read_model(name, weights=self.weights, preparation=preparation, classes=self.classes)
@@ -112,7 +110,7 @@ class Subject:
 
     @property
     def boxed(self) -> bool:
-        """Whether the inputs are VNN-LIB files, which contain their own balls. A mixture is refused."""
+        """True if the inputs are VNN-LIB files, which contain their own balls. A mixture is refused."""
         boxed = [path.name.lower().endswith((".vnnlib", ".vnnlib.gz")) for path in self.inputs]
         if any(boxed) and not all(boxed):
             raise InputError("got VNN-LIB files together with other inputs, expected one kind: run the command twice")

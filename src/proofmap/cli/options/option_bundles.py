@@ -11,7 +11,9 @@ from inspect import Parameter, signature
 from typing import Any
 
 import typer
-from typer.models import ArgumentInfo
+from typer.models import ArgumentInfo, OptionInfo
+
+from proofmap.cli.options.option_values import Check
 
 
 def unset(text: str, *names: str, **more: Any) -> Any:
@@ -35,6 +37,19 @@ def call(function: Callable[..., Any], given: dict[str, Any]) -> Any:
 def metadata(option: Parameter) -> tuple[Any, ...]:
     """Return the metadata of an annotated type."""
     return getattr(option.annotation, "__metadata__", ())
+
+
+def checks(option: Parameter) -> list[Check]:
+    """Return the checks of an option."""
+    return [data for data in metadata(option) if isinstance(data, Check)]
+
+
+def complete(option: Parameter) -> None:
+    """Let the shell complete the names that the checks of an option accept."""
+    names = [name for check in checks(option) for name in check.names]
+    for info in metadata(option):
+        if names and isinstance(info, OptionInfo):
+            info.autocompletion = lambda: names
 
 
 def _flat(function: Callable[..., Any]) -> list[Parameter]:

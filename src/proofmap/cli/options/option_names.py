@@ -5,21 +5,20 @@ The library's own tables need torch, and help must not wait for it. A test compa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from importlib.resources import files
 
 from proofmap.registry import METRIC_ENTRIES
 
-BOUNDS = ("ibp", "forward", "backward", "alpha", "crown-ibp", "exact", "crown")
-SEARCH = "exact"  # the method of BOUNDS that accepts --seconds and --gap
-METRICS = tuple(name for name, judge in METRIC_ENTRIES.items() if judge.maps)
-FORMATS = (".csv", ".parquet", ".npz", ".zarr")
+BOUND_NAMES = ("ibp", "forward", "backward", "alpha", "crown-ibp", "exact", "crown")
+SEARCH_BOUNDS = "exact"  # the method of BOUND_NAMES that accepts --seconds and --gap
+MAP_METRICS = tuple(name for name, entry in METRIC_ENTRIES.items() if entry.maps)
+EXPORT_SUFFIXES = (".csv", ".parquet", ".npz", ".zarr")
 NORMS = ("1", "2", "inf")
 LAYOUTS = ("NCHW", "NHWC")
 ENGINES = ("local", "ray")
-WHICH = ("all", "top", "none")  # the groups whose AO(B_u) are claimed
-ZOO = "zoo:"
-COURT = "court"  # the benchmark with ground truth: `proofmap bench court`
+CLAIMED_GROUPS = ("all", "top", "none")  # the groups whose AO(B_u) are claimed
+ZOO_PREFIX = "zoo:"
+OLD_TRIALS_NAME = "court"  # the earlier name of the trials with known ground truth, which `proofmap bench` ran
 
 
 def zoo() -> list[str]:
@@ -32,14 +31,9 @@ def benches() -> list[str]:
     return _tables("bench", "specs")
 
 
-def among(names: Iterable[str]) -> Callable[[], list[str]]:
-    """Return the completion function of an option with these values."""
-    return lambda: list(names)
-
-
 def models(incomplete: str) -> list[str]:
     """Complete a model's name once something is typed. Before that, the shell offers the user's files."""
-    return [f"{ZOO}{name}" for name in zoo()] if incomplete else []
+    return [f"{ZOO_PREFIX}{name}" for name in zoo()] if incomplete else []
 
 
 def _tables(*folders: str) -> list[str]:

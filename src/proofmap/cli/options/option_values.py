@@ -1,6 +1,7 @@
 """Parsers of option texts: each returns plain values, or raises InputError before anything is loaded.
 
-An option has its parser as a `Check` in its annotation. A command starts only after all checks have passed.
+An option has its parser as a `Check` in its annotation, with the names that it accepts. A command starts only after all
+checks have passed, and the shell completes these names.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ from proofmap.settings import parse_number
 
 @dataclass(frozen=True)
 class Check:
-    """The parser in the annotation of an option: `read` raises InputError for an invalid text."""
+    """The parser in the annotation of an option, and the names that the shell completes.
+
+    read: raises InputError for an invalid text.
+    """
 
     read: Callable[[Any], object]
+    names: Sequence[str] = ()
 
 
 def number(text: str, what: str) -> float:
@@ -103,9 +108,9 @@ def groups(text: str) -> tuple[str, list[int], dict[str, bool]]:
 
 def bounds(text: str) -> None:
     """Check the names of bounds that pluses join."""
-    if not all(name in names.BOUNDS for name in text.split("+")):
+    if not all(name in names.BOUND_NAMES for name in text.split("+")):
         raise InputError(
-            f"got bounds {text!r}, expected names among {', '.join(names.BOUNDS)}, joined by + for an intersection"
+            f"got bounds {text!r}, expected names among {', '.join(names.BOUND_NAMES)}, joined by + for an intersection"
         )
 
 
@@ -117,8 +122,8 @@ def device(text: str) -> None:
 
 def exported(path: Path) -> None:
     """Check that the name of a file ends in a known format."""
-    if path.suffix.lower() not in names.FORMATS:
-        raise InputError(f"got the name {path}, expected one that ends in {', '.join(names.FORMATS)}")
+    if path.suffix.lower() not in names.EXPORT_SUFFIXES:
+        raise InputError(f"got the name {path}, expected one that ends in {', '.join(names.EXPORT_SUFFIXES)}")
 
 
 def listed(text: str) -> list[str]:
@@ -145,7 +150,7 @@ def one_of(known: Sequence[str], option: str) -> Check:
             near = " or ".join(known) if len(known) == 2 else f"one of {', '.join(known)}"
             raise InputError(f"got {option} {text}, expected {near}")
 
-    return Check(read)
+    return Check(read, known)
 
 
 def settings(given: Sequence[str]) -> dict[str, str]:

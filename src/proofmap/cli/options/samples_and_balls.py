@@ -38,7 +38,7 @@ class SampleInBall:
 
     @property
     def boxed(self) -> bool:
-        """Whether the ball is the box of a VNN-LIB file, which has one radius per variable."""
+        """True if the ball is the box of a VNN-LIB file, which has one radius per variable."""
         return isinstance(self.ball.eps, Tensor)
 
 

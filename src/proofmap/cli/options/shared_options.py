@@ -19,7 +19,6 @@ import typer
 from proofmap.cli.options import option_names as names
 from proofmap.cli.options import option_values as texts
 from proofmap.cli.options.option_bundles import unset
-from proofmap.cli.options.option_names import among
 from proofmap.errors import FileError, InputError
 from proofmap.runtime.outward_numbers import NOT_COVERED
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from proofmap.inputs.groups import Groups as Grouping
     from proofmap.sources import Preparation
 
-ROUNDINGS = f"{NOT_COVERED}: bounds are of the network over the real numbers, computed in floating point"
+ROUNDING_NOTE = f"{NOT_COVERED}: bounds are of the network over the real numbers, computed in floating point"
 
 Groups = Annotated[
     str | None,
@@ -47,11 +46,10 @@ Groups = Annotated[
 Bounds = Annotated[
     str | None,
     unset(
-        f"The bounding method: {', '.join(names.BOUNDS)} (another name of backward). --bounds ibp+forward takes the "
-        "better of both. By default backward.",
-        autocompletion=among(names.BOUNDS),
+        f"The bounding method: {', '.join(names.BOUND_NAMES)} (another name of backward). --bounds ibp+forward takes "
+        "the better of both. By default backward."
     ),
-    texts.Check(texts.bounds),
+    texts.Check(texts.bounds, names.BOUND_NAMES),
 ]
 _Seconds = Annotated[
     float | None,
@@ -72,8 +70,8 @@ Target = Annotated[
 Limit = Annotated[int | None, unset("Use only the first samples: --limit 100"), texts.Check(texts.limit)]
 Device = Annotated[
     str,
-    typer.Option(help="The device to compute on: --device cuda, or cuda:1.", autocompletion=among(("cpu", "cuda"))),
-    texts.Check(texts.device),
+    typer.Option(help="The device to compute on: --device cuda, or cuda:1."),
+    texts.Check(texts.device, ("cpu", "cuda")),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as one JSON document.")]
 
@@ -92,7 +90,7 @@ class BallOptions:
     ] = None
     norm: Annotated[
         str,
-        typer.Option(help="The norm of the ball: 1, 2 or inf: --norm 2", autocompletion=among(names.NORMS)),
+        typer.Option(help="The norm of the ball: 1, 2 or inf: --norm 2"),
         texts.one_of(names.NORMS, "--norm"),
     ] = "inf"
     domain: Annotated[
@@ -106,7 +104,7 @@ class BallOptions:
 
     @property
     def chosen(self) -> bool:
-        """Whether neither a radius nor a norm is given."""
+        """True if neither a radius nor a norm is given."""
         return self.eps is None and self.norm == "inf"
 
     def or_radius(self, default: str | None) -> BallOptions:
@@ -141,9 +139,11 @@ class Bounding:
     def __post_init__(self) -> None:
         """Refuse the limits of a search for a method that does not search."""
         given = [f"--{name} {value:g}" for name, value in self._limits.items()]
-        if given and names.SEARCH not in self._names:
+        if given and names.SEARCH_BOUNDS not in self._names:
             bounds = "no --bounds" if self.bounds is None else f"--bounds {self.bounds}"
-            raise InputError(f"got {' and '.join(given)} with {bounds}, expected --bounds {names.SEARCH} beside it")
+            raise InputError(
+                f"got {' and '.join(given)} with {bounds}, expected --bounds {names.SEARCH_BOUNDS} beside it"
+            )
 
     @property
     def _limits(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Bounding:
         """Return the bounding method; None if none is named."""
         from proofmap.bounds import Exact, named
 
-        parts = [Exact(**self._limits) if name == names.SEARCH else named(name) for name in self._names]
+        parts = [Exact(**self._limits) if name == names.SEARCH_BOUNDS else named(name) for name in self._names]
         return reduce(and_, parts) if parts else None
 
 

@@ -62,7 +62,7 @@ class Baseline(ABC):
     memory or the batch, except in the last digits.
     """
 
-    differentiates: ClassVar[bool] = True  # whether it needs gradients, which keep the values of all layers
+    needs_gradients: ClassVar[bool] = True  # whether it needs gradients, which keep the values of all layers
 
     model: Network
     _: KW_ONLY
@@ -86,11 +86,11 @@ class Baseline(ABC):
         """Return the attributions of inputs (N, *shape), in the same shape, for the predicted class or the target."""
         x = as_samples(inputs, self.model).detach()
         graph = as_graph(self.model, x).to(x.device, x.dtype)
-        if self.differentiates:
+        if self.needs_gradients:
             differentiable(graph, type(self).__name__)
         elements, itemsize = sum(n.size + n.inside for n in graph.nodes), x.element_size()
         gradients = bytes_needed("gradient", elements, itemsize)
-        point = gradients if self.differentiates else itemsize * base_elements(graph, ())
+        point = gradients if self.needs_gradients else itemsize * base_elements(graph, ())
         points = max(1, chunk_bytes(budget(self.memory, x.device), x.device) // point)
         aim = None if target is None else classes_of(target, len(x), graph.classes, x.device)
         mask = self._mask(x)

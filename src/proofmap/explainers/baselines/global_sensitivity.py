@@ -27,7 +27,7 @@ class Sensitivity(Baseline):
     scrambled Sobol sequence, the same for every sample and device.
     """
 
-    differentiates: ClassVar[bool] = False
+    needs_gradients: ClassVar[bool] = False
     enlarging: ClassVar[str]  # the interpolation that enlarges masks to the image
 
     cells: int = count(8)

@@ -19,7 +19,7 @@ class Occlusion(Baseline):
     down, across all channels. In a flat sample each variable is a patch.
     """
 
-    differentiates: ClassVar[bool] = False
+    needs_gradients: ClassVar[bool] = False
 
     parts: int = count(7)
     baseline: float = number(0.0)

@@ -28,7 +28,7 @@ class RISE(Baseline):
     changes no ranking.
     """
 
-    differentiates: ClassVar[bool] = False
+    needs_gradients: ClassVar[bool] = False
 
     masks: int = count(6000)
     cells: int = count(7)

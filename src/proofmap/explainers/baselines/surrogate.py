@@ -31,7 +31,7 @@ class Surrogate(Baseline):
     groups: the variables that are covered together; by default 7 x 7 cells of an image, else each variable.
     """
 
-    differentiates: ClassVar[bool] = False
+    needs_gradients: ClassVar[bool] = False
 
     groups: Groups = None
     baseline: float = number(0.0)

@@ -16,8 +16,6 @@ from proofmap.explainers.methods.noise import noise_scores
 from proofmap.explainers.methods.path import approximate_path_scores
 from proofmap.explainers.methods.smooth import paired_count
 from proofmap.explainers.objective_gradients import Objective
-from proofmap.graph import Graph
-from proofmap.graph.opaque import differentiable
 from proofmap.inputs.ball import Ball
 from proofmap.runtime.progress import part
 from proofmap.settings import choice, count, is_number, number, setting
@@ -50,6 +48,7 @@ class BlendEVA(Explainer):
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"
+    needs_gradients: ClassVar[bool] = True
 
     share: float = number(0.2, "a share from 0 to 1", lambda share: 0 <= share <= 1)
     noise: float = number(0.5, "a share from 0 to 1", lambda share: 0 <= share <= 1)
@@ -66,10 +65,6 @@ class BlendEVA(Explainer):
         super().__post_init__()
         if self.share + self.noise > 1:
             raise InputError(f"got share={self.share:g} and noise={self.noise:g}, expected a sum of at most 1")
-
-    def _check_graph(self, graph: Graph) -> None:
-        super()._check_graph(graph)
-        differentiable(graph, type(self).__name__)
 
     def _measure(self, task: Task) -> Measured:
         with part(0.0, 0.7):

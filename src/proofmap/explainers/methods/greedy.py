@@ -23,7 +23,6 @@ from proofmap.attack.pgd import attack, nearest, restrict
 from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Guarantee
 from proofmap.graph import Graph
-from proofmap.graph.opaque import differentiable
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.runtime.progress import report
@@ -47,6 +46,7 @@ class Greedy(Explainer):
     """
 
     guarantee: ClassVar[Guarantee] = "none"
+    needs_gradients: ClassVar[bool] = True
 
     step: float = number(0.1, "a share of the groups above 0 and up to 1", lambda step: 0 < step <= 1)
     subsets: int = count(1000, least=2)
@@ -54,10 +54,6 @@ class Greedy(Explainer):
     attacks: int = count(500)
     seed: int = count(0, least=0)
     batch: int = count(1)
-
-    def _check_graph(self, graph: Graph) -> None:
-        super()._check_graph(graph)
-        differentiable(graph, type(self).__name__)
 
     @abstractmethod
     def _family(self, task: Task) -> Family:

@@ -15,7 +15,6 @@ from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Guarantee
 from proofmap.explainers.objective_gradients import PathIntegral, gradients_per_pass, value_and_gradient, value_at
 from proofmap.graph import Graph
-from proofmap.graph.opaque import differentiable
 from proofmap.inputs.family import Family
 from proofmap.runtime.memory import run_in_chunks
 from proofmap.runtime.progress import report
@@ -44,16 +43,13 @@ class NestedEVA(Explainer):
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"
+    needs_gradients: ClassVar[bool] = True
 
     keep: float = number(0.8, "a share between 0 and 1", lambda keep: 0 < keep < 1)
     beyond: float = number(1.3, "a number of at least 1", lambda beyond: beyond >= 1)
     rounds: int = count(1)
     attack_steps: int = count(10)
     steps: int = count(10)
-
-    def _check_graph(self, graph: Graph) -> None:
-        super()._check_graph(graph)
-        differentiable(graph, type(self).__name__)
 
     def _measure(self, task: Task) -> Measured:
         mask, family = task.mask.expand_as(task.x), task.ball.at(task.x)

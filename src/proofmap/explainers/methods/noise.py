@@ -13,8 +13,6 @@ from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Guarantee
 from proofmap.explainers.methods.smooth import PairedMean, draw_offsets, paired_count
 from proofmap.explainers.objective_gradients import Objective, gradients_per_pass, value_and_gradient
-from proofmap.graph import Graph
-from proofmap.graph.opaque import differentiable
 from proofmap.runtime.memory import run_in_chunks
 from proofmap.settings import choice, count
 from proofmap.verify.overlap import Overlap
@@ -40,14 +38,11 @@ class NoiseEVA(Explainer):
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"
+    needs_gradients: ClassVar[bool] = True
 
     samples: int = paired_count(200)
     objective: Objective = choice("class", Objective)
     seed: int = count(0, least=0)
-
-    def _check_graph(self, graph: Graph) -> None:
-        super()._check_graph(graph)
-        differentiable(graph, type(self).__name__)
 
     def _measure(self, task: Task) -> Measured:
         return noise_scores(task, self.samples, self.objective, self.seed, self.memory)[1]

@@ -13,8 +13,6 @@ from proofmap.explainers.batching import sum_over_groups
 from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Guarantee
 from proofmap.explainers.objective_gradients import Objective, PathIntegral, gradients_per_pass, value_at
-from proofmap.graph import Graph
-from proofmap.graph.opaque import differentiable
 from proofmap.inputs.family import Family
 from proofmap.runtime.memory import run_in_chunks
 from proofmap.runtime.progress import part
@@ -40,14 +38,11 @@ class PathEVA(Explainer):
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"
+    needs_gradients: ClassVar[bool] = True
 
     attack_steps: int = count(20)
     steps: int = count(20)
     objective: Objective = choice("margin", Objective)
-
-    def _check_graph(self, graph: Graph) -> None:
-        super()._check_graph(graph)
-        differentiable(graph, type(self).__name__)
 
     def _measure(self, task: Task) -> Measured:
         return path_scores(task, task.ball.at(task.x), self.attack_steps, self.steps, self.objective, self.memory)

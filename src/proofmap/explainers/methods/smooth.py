@@ -13,8 +13,6 @@ from proofmap.errors import InputError
 from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Guarantee
 from proofmap.explainers.objective_gradients import Objective, gradients_per_pass, value_and_gradient
-from proofmap.graph import Graph
-from proofmap.graph.opaque import differentiable
 from proofmap.inputs.ball import Ball
 from proofmap.runtime.memory import run_in_chunks
 from proofmap.settings import check_count, choice, count, setting
@@ -53,15 +51,12 @@ class SmoothEVA(Explainer):
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"
+    needs_gradients: ClassVar[bool] = True
 
     samples: int = paired_count(50)
     radii: Radii = choice("one", Radii)
     objective: Objective = choice("class", Objective)
     seed: int = count(0, least=0)
-
-    def _check_graph(self, graph: Graph) -> None:
-        super()._check_graph(graph)
-        differentiable(graph, type(self).__name__)
 
     def _measure(self, task: Task) -> Measured:
         return smooth_scores(task, self.samples, self.radii, self.objective, self.seed, self.memory)

@@ -21,9 +21,7 @@ from proofmap.explainers.explanation import Guarantee
 from proofmap.explainers.probable.betting import bet_sizes, upper_confidence_bound
 from proofmap.explainers.probable.noisy_copies import NoisyCopies
 from proofmap.explainers.probable.shifted_noise import TangentBound, shifted_share
-from proofmap.graph import Graph
 from proofmap.graph.classes import logits_of
-from proofmap.graph.opaque import differentiable
 from proofmap.inputs.membership import round_up
 from proofmap.runtime.memory import budget, bytes_needed, chunk_bytes, run_in_chunks
 from proofmap.runtime.precision import full_precision
@@ -68,6 +66,7 @@ class ProbableEVA(Explainer):
     """
 
     guarantee: ClassVar[Guarantee] = "probable"
+    needs_gradients: ClassVar[bool] = True
 
     sigma: float | None = setting(None, _check_sigma)
     samples: int = count(10_000, least=64)
@@ -88,10 +87,6 @@ class ProbableEVA(Explainer):
             )
         if not isinstance(self.ball.eps, str):
             self._noise_size(torch.as_tensor(self.ball.eps, dtype=torch.float64))
-
-    def _check_graph(self, graph: Graph) -> None:
-        super()._check_graph(graph)
-        differentiable(graph, type(self).__name__)
 
     def _noise_size(self, eps: Tensor) -> Tensor:
         """Return σ for radii of any shape."""

@@ -14,98 +14,111 @@ State = tuple[Value, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class CellWeights:
-    """Weights of one layer in one direction: for the input, the state, and a projection of the state."""
+class RecurrentCell:
+    """One layer in one direction: its gates are W x + b + V h + c, in torch's order.
 
-    inner: Tensor
-    outer: Tensor
-    inner_bias: OptionalWeight
-    outer_bias: OptionalWeight
+    kind: "lstm", "gru" or "rnn". functions: the activations of the gates, of the new value and, for an LSTM, of its
+    output; a single one for an RNN. projection: a matrix for the output of an LSTM. reset_first: whether the reset gate
+    of a GRU is applied before the matrix V, as ONNX does by default, instead of after it.
+    """
+
+    kind: str
+    weight: Tensor
+    bias: OptionalWeight
+    state_weight: Tensor
+    state_bias: OptionalWeight
+    functions: Sequence[str]
     projection: OptionalWeight = None
+    reset_first: bool = False
+
+    def from_state(self, b: Builder, name: str, h: Value, gates: slice = slice(None)) -> Value:
+        """Add V h + c, for some of the gates."""
+        size = len(self.state_weight) // _GATES[self.kind]
+        rows = slice(*(None if end is None else end * size for end in (gates.start, gates.stop)))
+        matrix, shift = self.state_weight[rows], None if self.state_bias is None else self.state_bias[rows]
+        if isinstance(h, str):
+            return weighted_layers.linear(b, name, h, matrix, shift)
+        y = h.to(matrix) @ matrix.t()
+        return y if shift is None else y + shift
 
 
-def _affine(b: Builder, name: str, x: Value, weight: Tensor, bias: OptionalWeight) -> Value:
-    if isinstance(x, str):
-        return weighted_layers.linear(b, name, x, weight, bias)
-    y = x.to(weight) @ weight.t()
-    return y if bias is None else y + bias
-
-
-def _gates(b: Builder, name: str, x: str, state: Value, w: CellWeights) -> str:
-    """Add W x + b + V h + c."""
-    own = _affine(b, f"{name}.own", state, w.outer, w.outer_bias)
-    return b.add(f"{name}.gates", weighted_layers.linear(b, f"{name}.in", x, w.inner, w.inner_bias), own)
-
-
-def _lstm(b: Builder, name: str, x: str, state: State, w: CellWeights) -> State:
-    """c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c'), projected where there is a matrix for that."""
+def _lstm(b: Builder, name: str, cell: RecurrentCell, x: str, state: State) -> State:
+    """c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c'), then projected if there is a matrix; gates i, f, g, o."""
     h, c = state
-    gates = _gates(b, name, x, h, w)
-    parts = slicing.split(b, f"{name}.part", gates, 0, [b.shape(gates)[0] // 4] * 4)
-    i, f, o = (b.add_node(f"{name}.gate", "sigmoid", [parts[k]]) for k in (0, 1, 3))
-    g = b.add_node(f"{name}.new", "tanh", [parts[2]])
-    kept = scalar_functions.mul(b, f"{name}.kept", f, c)
-    c = b.add(f"{name}.cell", kept, scalar_functions.mul(b, f"{name}.added", i, g))
-    out = scalar_functions.mul(b, f"{name}.out", o, b.add_node(f"{name}.bent", "tanh", [c]))
-    return (out if w.projection is None else weighted_layers.linear(b, f"{name}.projected", out, w.projection, None)), c
+    parts = _split_gates(b, f"{name}.part", b.add(f"{name}.gates", x, cell.from_state(b, f"{name}.own", h)), 4)
+    i, f, o = (b.add_node(f"{name}.gate{k}", cell.functions[0], [str(parts[k])]) for k in (0, 1, 3))
+    new = scalar_functions.mul(b, f"{name}.new", i, b.add_node(f"{name}.bent", cell.functions[1], [str(parts[2])]))
+    if not isinstance(c, Tensor) or bool(c.any()):
+        new = b.add(f"{name}.cell", scalar_functions.mul(b, f"{name}.kept", f, c), new)
+    out = scalar_functions.mul(b, f"{name}.out", o, b.add_node(f"{name}.read", cell.functions[2], [new]))
+    return out if cell.projection is None else weighted_layers.linear(
+        b, f"{name}.projected", out, cell.projection, None
+    ), new
 
 
-def _gru(b: Builder, name: str, x: str, state: State, w: CellWeights) -> State:
-    """h' = n + σ(z) (h - n), n = tanh(W x + b + σ(r) (V h + c)): torch's order of gates is r, z, n."""
+def _gru(b: Builder, name: str, cell: RecurrentCell, x: str, state: State) -> State:
+    """h' = n + σ(z) (h - n), with gates in the order r, z, n.
+
+    n = tanh(x_n + σ(r) (V_n h + c_n)), or with reset_first n = tanh(x_n + V_n (σ(r) h) + c_n).
+    """
     (h,) = state
-    inner = _split_gates(b, f"{name}.in", weighted_layers.linear(b, f"{name}.lines", x, w.inner, w.inner_bias), 3)
-    outer = _split_gates(b, f"{name}.own", _affine(b, f"{name}.state", h, w.outer, w.outer_bias), 3)
-    r, z = (b.add_node(f"{name}.gate", "sigmoid", [b.add(f"{name}.sum", inner[k], outer[k])]) for k in (0, 1))
-    reset = scalar_functions.mul(b, f"{name}.reset", r, outer[2])
-    n = b.add_node(f"{name}.new", "tanh", [b.add(f"{name}.sum", inner[2], reset)])
+    inner = _split_gates(b, f"{name}.part", x, 3)
+    outer = _split_gates(b, f"{name}.own.part", cell.from_state(b, f"{name}.own", h), 3)
+    sums = (b.add(f"{name}.sum{k}", inner[k], outer[k]) for k in (0, 1))
+    r, z = (b.add_node(f"{name}.gate{k}", cell.functions[0], [y]) for k, y in enumerate(sums))
+    if cell.reset_first:
+        reset = cell.from_state(b, f"{name}.state", scalar_functions.mul(b, f"{name}.reset", r, h), slice(2, 3))
+    else:
+        reset = scalar_functions.mul(b, f"{name}.reset", r, outer[2])
+    n = b.add_node(f"{name}.new", cell.functions[1], [b.add(f"{name}.sum2", inner[2], reset)])
     return (b.add(f"{name}.out", n, scalar_functions.mul(b, f"{name}.kept", z, b.sub(f"{name}.step", h, n))),)
 
 
-def _simple_cell(op: str) -> Callable[..., State]:
+def _rnn(b: Builder, name: str, cell: RecurrentCell, x: str, state: State) -> State:
     """h' = f(W x + b + V h + c)."""
-    return lambda b, name, x, state, w: (b.add_node(f"{name}.out", op, [_gates(b, name, x, state[0], w)]),)
+    gates = b.add(f"{name}.sum", x, cell.from_state(b, f"{name}.own", state[0]))
+    return (b.add_node(f"{name}.out", cell.functions[0], [gates]),)
 
 
 def _split_gates(b: Builder, name: str, x: Value, count: int) -> Sequence[Value]:
     if isinstance(x, Tensor):
-        return x.chunk(count, -1)
+        return x.chunk(count)
     return slicing.split(b, name, x, 0, [b.shape(x)[0] // count] * count)
 
 
-# One time step: (builder, name, x, state, weights) -> the next state, whose first part is the output
-CELLS: dict[str, Callable[..., State]] = {
-    "lstm": _lstm,
-    "gru": _gru,
-    "rnn_tanh": _simple_cell("tanh"),
-    "rnn_relu": _simple_cell("relu"),
-}
+_GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+_TIME_STEPS: dict[str, Callable[..., State]] = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
 
 
 def unroll(
-    b: Builder, name: str, cell: str, x: str, states: Sequence[State], weights: Sequence[CellWeights], directions: int
+    b: Builder,
+    name: str,
+    x: str,
+    cells: Sequence[RecurrentCell],
+    states: Sequence[State],
+    directions: int,
+    reverse: bool = False,
 ) -> tuple[str, list[State]]:
     """Add a stack of layers for a sample (length, features); return all outputs and the last states.
 
-    states and weights: one for each layer and, within it, for each of one or two directions.
+    cells and states: one for each layer and, within it, for each of one or two directions; the first part of a state is
+    the output. The second direction goes backward in time, and with `reverse` a single direction does.
     """
     length, last = b.shape(x)[0], []
-    for layer in range(len(weights) // directions):
-        sides: list[list[str]] = []
-        steps = [
-            b.reshape(f"{name}.step", one, b.shape(x)[1:])
-            for one in slicing.split(b, f"{name}.{layer}", x, 0, [1] * length)
-        ]
+    for layer in range(len(cells) // directions):
+        sides = []
         for direction in range(directions):
-            place = layer * directions + direction
-            state, here = states[place], f"{name}.{layer}" if directions == 1 else f"{name}.{layer}.{direction}"
-            outs: list[str] = []
-            for k in range(length) if direction == 0 else reversed(range(length)):
-                state = CELLS[cell](b, f"{here}.{k}", steps[k], state, weights[place])
+            place, here = layer * directions + direction, f"{name}.{layer}.{direction}"
+            cell, state = cells[place], states[place]
+            lines = weighted_layers.linear(b, f"{here}.lines", x, cell.weight, cell.bias)
+            steps = slicing.split(b, f"{here}.at", lines, 0, [1] * length)
+            outs: list[str] = [""] * length
+            for k in reversed(range(length)) if reverse or direction == 1 else range(length):
+                line = b.reshape(f"{here}.line{k}", steps[k], (len(cell.weight),))
+                state = _TIME_STEPS[cell.kind](b, f"{here}.step{k}", cell, line, state)
                 assert isinstance(state[0], str)
-                outs.append(state[0])
-            sides.append(outs if direction == 0 else outs[::-1])
+                outs[k] = b.reshape(f"{here}.row{k}", state[0], (1, *b.shape(state[0])))
+            sides.append(outs[0] if length == 1 else b.add_node(f"{here}.rows", "concat", outs, axis=0))
             last.append(state)
-        rows = [[b.reshape(f"{name}.row", one, (1, *b.shape(one))) for one in side] for side in sides]
-        joined = [side[0] if length == 1 else b.add_node(f"{name}.rows", "concat", side, axis=0) for side in rows]
-        x = joined[0] if directions == 1 else b.add_node(f"{name}.ways", "concat", joined, axis=1)
+        x = sides[0] if directions == 1 else b.add_node(f"{name}.{layer}.ways", "concat", sides, axis=1)
     return x, last

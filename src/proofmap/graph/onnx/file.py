@@ -26,7 +26,7 @@ def parse_with_hash(path: Path) -> tuple[ModelProto, str | None]:
         raise
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
-    except Exception as error:  # the parser has its own
+    except Exception as error:  # the parser raises its own types
         raise FileError(f"{path} is not an ONNX file, or only a part of one: {first_line(error)}") from error
     if not model.graph.node or not model.graph.output or not model.opset_import:
         raise FileError(f"{path} is not an ONNX file, or only a part of one: it holds no network")

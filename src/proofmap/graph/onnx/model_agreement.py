@@ -73,7 +73,7 @@ class _ReferenceRuns:
 
     session: Any
     model: ModelProto
-    name: str  # of the input
+    name: str  # the name of the file's input
     batch: int | None
     batch_first: bool  # whether the output must have the samples first
 

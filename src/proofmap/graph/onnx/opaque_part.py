@@ -25,11 +25,10 @@ from proofmap.graph.ir import Graph
 from proofmap.graph.onnx.message_fields import inner_names
 from proofmap.graph.onnx.read import Reader
 from proofmap.graph.onnx.runtime_session import RuntimeSession
-from proofmap.graph.opaque import FEW_POINTS, MANY_POINTS, bottlenecks, points_around, prepend_opaque, sample_dependence
+from proofmap.graph.opaque import Missing, bottlenecks, prepend_opaque, sample_dependence, trial_points
 from proofmap.graph.rewrite.probability_head import argmax_error, output_shape_error
 
 ReadFile = Callable[[ModelProto], Graph]
-Missing = tuple[tuple[str, str], ...]
 
 _MAX_CUTS_TRIED = 64  # largest number of cuts that are tried
 _FIXED_BATCH = "cannot take every number of samples"
@@ -50,17 +49,17 @@ def run_as_is(
             )
     start, batch = reader.builder.nodes[reader.input_info.name], reader.fixed_batch or 0
     x = torch.rand(1, *start.shape, generator=torch.Generator().manual_seed(0))
-    points = points_around(x, FEW_POINTS if mixed is None else MANY_POINTS)
+    points = trial_points(x, mixed=mixed is not None)
     cuts = dict(list(_cut_candidates(reader, last))[:_MAX_CUTS_TRIED])
     cuts.setdefault(reader.output, reader.nodes[-1])
     elements = max(8 * start.size, 2 * sum(map(prod, reader.shapes.values())))
     try:
         several = RuntimeSession(missing, elements, False, _file_up_to(reader, list(cuts)), batch)
         values = dict(zip(cuts, several.outputs(points), strict=True))
-    except Exception as error:  # a file may be wrong in any way, and onnxruntime missing
+    except Exception as error:  # a damaged file fails anywhere, and onnxruntime may be missing
         if mixed is not None and missing == mixed.missing:
             raise mixed from error
-        if _accepts(reader, points[:1]):  # a rule would not help
+        if _accepts(reader, points[:1]):  # the file runs for one sample, so a missing rule is not the reason
             raise mixed or ModelError(f"the file {_FIXED_BATCH}: {first_line(error)}") from error
         raise UnsupportedError(missing, _unrunnable(error)) from error
     for at, node in cuts.items():
@@ -81,7 +80,7 @@ def _accepts(reader: Reader, x: Tensor) -> bool:
     """Return whether onnxruntime runs the file at x."""
     try:
         RuntimeSession((), 0, False, _file_up_to(reader, [reader.output]), reader.fixed_batch or 0).outputs(x)
-    except Exception:  # as above
+    except Exception:  # onnxruntime raises its own types
         return False
     return True
 

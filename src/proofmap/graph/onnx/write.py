@@ -20,7 +20,7 @@ from proofmap.graph.ir import Graph, Node
 
 _OPSET = 13  # old enough for other tools, new enough for all operators that are written here
 _ELEMENT_TYPES = {torch.float32: TensorProto.FLOAT, torch.float64: TensorProto.DOUBLE}
-_PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
+_ONNX_PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
 
 
 def as_onnx(graph: Graph) -> ModelProto:
@@ -229,7 +229,7 @@ def _pad(w: _Writer, node: Node) -> None:
     pads, rank = node.attributes["pads"], len(node.shape) + 1
     pairs = [*((0, 0),) * (rank - len(pads) // 2), *reversed(list(zip(pads[::2], pads[1::2], strict=True)))]
     around = [before for before, _ in pairs] + [after for _, after in pairs]
-    w.emit(node, "Pad", [*node.inputs, w.constant(node, "pads", around)], mode=_PAD_MODES[node.attributes["mode"]])
+    w.emit(node, "Pad", [*node.inputs, w.constant(node, "pads", around)], mode=_ONNX_PAD_MODES[node.attributes["mode"]])
 
 
 def _leaky_relu(w: _Writer, node: Node) -> None:

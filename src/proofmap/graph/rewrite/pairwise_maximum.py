@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 import torch
@@ -17,23 +19,41 @@ def with_pairwise_maxima(graph: Graph, like: Tensor) -> Graph:
 
     A pool is reduced axis by axis, the last one first. New weights have the device and precision of `like`.
     """
+    return rewrite_maxima(graph, like, _MAX_WINDOW_ENTRIES, _split_pool)
+
+
+def rewrite_maxima(
+    graph: Graph, like: Tensor, largest: int, split: Callable[[Node, Node, Tensor], list[Node]]
+) -> Graph:
+    """Replace maxima, and max pools whose windows lie in the map and have 2 to `largest` entries.
+
+    split(pool, its input, like): the nodes that replace a pool.
+    """
     nodes: list[Node] = []
     for node in graph.nodes:
         if node.op == "maximum":
             nodes += maximum_nodes(node.name, node.inputs[0], node.inputs[1], node.shape, like)
-        elif node.op == "max_pool" and _is_splittable(node, graph[node.inputs[0]].shape):
-            nodes += _split_pool(node, graph[node.inputs[0]], like)
+        elif node.op == "max_pool" and _is_splittable(node, graph[node.inputs[0]].shape, largest):
+            nodes += split(node, graph[node.inputs[0]], like)
         else:
             nodes.append(node)
-    return graph if len(nodes) == len(graph.nodes) else Graph(tuple(nodes), graph.output)
+    return graph if len(nodes) == len(graph.nodes) else replace(graph, nodes=tuple(nodes), file=None)
 
 
-def _is_splittable(node: Node, shape: tuple[int, ...]) -> bool:
-    """Return whether every window lies inside the map and has 2 to `_MAX_WINDOW_ENTRIES` entries."""
+def _is_splittable(node: Node, shape: tuple[int, ...], largest: int) -> bool:
     a = node.attributes
     reached = zip(node.shape[1:], a["kernel"], a["stride"], a["dilation"], shape[1:], strict=True)
     whole = all((out - 1) * s + (k - 1) * d < size for out, k, s, d, size in reached)
-    return whole and not any(a["padding"]) and 1 < prod(a["kernel"]) <= _MAX_WINDOW_ENTRIES
+    return whole and not any(a["padding"]) and 1 < prod(a["kernel"]) <= largest
+
+
+def window_entries(pool: Node, name: str, value: str, shape: tuple[int, ...], axis: int, k: int) -> Node:
+    """Return a slice of a value: along an axis, entry k of every window of the pool."""
+    stride, dilation = (pool.attributes[key][axis - 1] for key in ("stride", "dilation"))
+    count, start = pool.shape[axis], k * dilation
+    taken = (start, start + (count - 1) * stride + 1, stride)
+    shape = (*shape[:axis], count, *shape[axis + 1 :])
+    return Node(name, "slice", (value,), shape, attributes={"axis": axis, "range": taken})
 
 
 def maximum_nodes(name: str, a: str, b: str, shape: tuple[int, ...], like: Tensor) -> list[Node]:
@@ -47,20 +67,16 @@ def maximum_nodes(name: str, a: str, b: str, shape: tuple[int, ...], like: Tenso
 
 
 def _split_pool(node: Node, source: Node, like: Tensor) -> list[Node]:
-    a = node.attributes
     nodes: list[Node] = []
     largest, shape = source.name, source.shape
     for axis in reversed(range(1, len(shape))):
-        kernel, stride, dilation = (a[key][axis - 1] for key in ("kernel", "stride", "dilation"))
-        count = node.shape[axis]
-        whole, shape = largest, (*shape[:axis], count, *shape[axis + 1 :])
-        for k in range(kernel):
-            start = k * dilation
-            taken = (start, start + (count - 1) * stride + 1, stride)
-            part = f"{node.name}.axis{axis}.part{k}"
-            nodes.append(Node(part, "slice", (whole,), shape, attributes={"axis": axis, "range": taken}))
+        whole, before = largest, shape
+        for k in range(node.attributes["kernel"][axis - 1]):
+            part = window_entries(node, f"{node.name}.axis{axis}.part{k}", whole, before, axis, k)
+            nodes.append(part)
+            shape = part.shape
             if k:
-                nodes += maximum_nodes(f"{node.name}.axis{axis}.first{k}", largest, part, shape, like)
+                nodes += maximum_nodes(f"{node.name}.axis{axis}.first{k}", largest, part.name, shape, like)
             largest = nodes[-1].name
     last = nodes.pop()
     return [*nodes, Node(node.name, last.op, last.inputs, last.shape, attributes=last.attributes)]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from proofmap.errors import ModelError, first_line
-from proofmap.graph.opaque import OpaqueFunction
+from proofmap.graph.opaque import Missing, OpaqueFunction
 from proofmap.graph.torch.compiled import uncompiled
 
 Side = Literal["input", "output"]
@@ -48,11 +48,11 @@ class HookedModule(OpaqueFunction):
     code: tuple[str, ...]
 
     @classmethod
-    def of(cls, model: nn.Module, site: Site | None, missing: tuple[tuple[str, str], ...], x: Tensor) -> HookedModule:
+    def of(cls, model: nn.Module, site: Site | None, missing: Missing, x: Tensor) -> HookedModule:
         """Return a copy of the model that is read at the site, for samples like x (1, *shape)."""
         try:
             module = copy.deepcopy(model).eval()
-        except Exception as error:  # what a module holds may be anything
+        except Exception as error:  # a module may hold any object
             raise ModelError(f"the model cannot be copied to be run: {first_line(error)}") from error
         for parameter in module.parameters():
             parameter.requires_grad_(False)

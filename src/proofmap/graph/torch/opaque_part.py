@@ -19,7 +19,7 @@ from torch.export import ExportedProgram
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.opaque import FEW_POINTS, MANY_POINTS, bottlenecks, points_around, prepend_opaque, sample_dependence
+from proofmap.graph.opaque import Missing, bottlenecks, points_around, prepend_opaque, sample_dependence, trial_points
 from proofmap.graph.rewrite.probability_head import output_shape_error
 from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, evaluate_call, module_path
 from proofmap.graph.torch.hooked_module import HookedModule, Site, find_site
@@ -27,8 +27,6 @@ from proofmap.graph.torch.model_agreement import output_of
 from proofmap.runtime.precision import full_precision
 
 _OUTPUT_NAME = "output"  # the node name of a value that is not named after an operation
-
-Missing = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +43,7 @@ def run_as_is(
 ) -> Graph:
     """Return the graph, with an opaque node, of a model in evaluation mode for samples like x (1, *shape)."""
     start = Node("input", "input", (), tuple(x.shape[1:]))
-    points = points_around(x, FEW_POINTS if mixed is None else MANY_POINTS)
+    points = trial_points(x, mixed=mixed is not None)
     with full_precision(x.device), torch.no_grad():
         reason = _refusal(model, points)
         if reason is not None:

@@ -31,7 +31,7 @@ from proofmap.settings import check_choice, check_count, check_number, count
 
 Drop: TypeAlias = Literal["margin", "softmax"]
 
-_RADIUS = 8 / 255  # for inputs between 0 and 1, the usual radius of attacks on images
+_PAPER_RADIUS = 8 / 255  # for inputs between 0 and 1, the usual radius of attacks on images
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class AdversarialDeletion(Metric[Samples]):
     presets: ClassVar[Presets] = {
         "ours": {
             "score": "margin",
-            "radius": _RADIUS,
+            "radius": _PAPER_RADIUS,
             "norm": inf,
             "domain": (0.0, 1.0),
             "steps": 10,
@@ -101,7 +101,7 @@ class AdversarialDeletion(Metric[Samples]):
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> AdversarialDeletion:
         """Return the metric for the ball. For the radius "auto", use 8/255 of the range of inputs."""
         low, high = ends_of(ball, values)
-        radius = ball.eps if isinstance(ball.eps, int | float) and ball.eps > 0 else _RADIUS * (high - low)
+        radius = ball.eps if isinstance(ball.eps, int | float) and ball.eps > 0 else _PAPER_RADIUS * (high - low)
         return cls(radius=radius, norm=ball.norm, domain=ball.domain or (-inf, inf))
 
     def _check(self, x: Tensor) -> None:

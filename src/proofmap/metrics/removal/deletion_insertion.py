@@ -16,9 +16,18 @@ from torch import Tensor
 from proofmap.graph import Network
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.groups import Groups, pixels
-from proofmap.metrics.batched_logits import Score, pieces, score_at
+from proofmap.metrics.batched_logits import Score, pieces
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
-from proofmap.metrics.removal.fill_values import Baseline, Darkest, Uniform, baseline_at, check_baseline, check_fits
+from proofmap.metrics.removal.fill_values import (
+    Baseline,
+    Blur,
+    Darkest,
+    Mean,
+    Uniform,
+    baseline_at,
+    check_baseline,
+    check_fits,
+)
 from proofmap.metrics.seeded_noise import Stream
 from proofmap.metrics.validation import check_groups
 from proofmap.metrics.variables import Entries, Variables
@@ -29,9 +38,9 @@ Steps: TypeAlias = int | Literal["all"]
 Area: TypeAlias = Literal["mean", "sum"]
 
 
-_SETTINGS = ("baseline", "steps", "score", "area", "groups")
+_PRESET_SETTINGS = ("baseline", "steps", "score", "area", "groups")
 _PRESETS = table(
-    *_SETTINGS,
+    *_PRESET_SETTINGS,
     paper=(Uniform(), 100, "softmax", "mean", pixels()),
     xplique=(0.0, 10, "logit", "mean", pixels()),
 )
@@ -74,6 +83,15 @@ class Curve(Metric[Samples]):
     seed: int = count(0, least=0)
     batch: int | None = count(None)
 
+    def __init_subclass__(cls, fill: Mean | Blur | None = None) -> None:
+        """With `fill`, the class is its parent with the paper's preset and this baseline, under a name of its own."""
+        if fill is not None:
+            word = type(fill).__name__.lower()
+            presets = {"paper": {**cls.presets["paper"], "baseline": fill}}
+            own = {"name": f"{cls.name}-{word}", "label": f"{cls.label} ({word})", "presets": presets}
+            for name, value in own.items():
+                setattr(cls, name, value)
+
     @abstractmethod
     def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
         """Return the start and the end of the curve."""
@@ -92,24 +110,19 @@ class Curve(Metric[Samples]):
         return self._curve(self._case(model, x, target, attributions))
 
     def _curve(self, case: Case) -> Tensor:
-        x, rows, variables = case.x, case.rows, Variables.of(case.x, self.groups)
+        x, variables = case.x, Variables.of(case.x, self.groups)
         steps = variables.most if self.steps == "all" else min(self.steps, variables.most)
         points_along = torch.arange(steps + 1, device=x.device)
         baselines, ties = Stream(self.seed, "baseline"), Stream(self.seed, "ties")
         scores = []
         with full_precision(x.device), torch.no_grad():
-            for piece in pieces(len(x), steps + 1, rows):
+            for piece in pieces(len(x), steps + 1, case.rows):
                 present = variables.cut(piece)
                 baseline = baseline_at(self.baseline, x, piece, baselines)
                 start, end = (point.flatten(1)[:, None] for point in self._ends(x[piece], baseline))  # (n, 1, d)
-                drawn = ties.next(len(start), present.most, device=x.device)
-                ranks = present.ranks(case.subject[piece], drawn)
-                parts = []
-                for index in points_along.split(max(1, rows // len(start))):
-                    points = torch.where(present.first(ranks, index, steps), end, start).view(-1, *x.shape[1:])
-                    classes = case.target[piece].repeat_interleave(len(index))
-                    parts.append(score_at(case.graph, points, classes, self.score, rows).view(-1, len(index)))
-                scores.append(torch.cat(parts, dim=1))
+                ranks, indices = case.ranks(present, piece, ties), points_along.split(case.points_each(piece))
+                changed = (torch.where(present.first(ranks, index, steps), end, start) for index in indices)
+                scores.append(case.scores(piece, self.score, changed))
         return torch.cat(scores).to(x.dtype)
 
 
@@ -128,7 +141,7 @@ class Deletion(Curve):
     higher_is_better: ClassVar[bool] = False
     presets: ClassVar[Presets] = {
         **_PRESETS,
-        **table(*_SETTINGS, quantus=(Darkest(), "all", "softmax", "sum", Entries())),
+        **table(*_PRESET_SETTINGS, quantus=(Darkest(), "all", "softmax", "sum", Entries())),
     }
 
     def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:

@@ -100,35 +100,23 @@ class FFidelity(Metric[Samples]):
         with full_precision(x.device), torch.no_grad():
             for piece in pieces(len(x), self.samples, case.rows):
                 present, near = variables.cut(piece), x[piece]
-                ends = (near, baseline_at(self.baseline, x, piece, baselines))
-                ranks = present.ranks(case.subject[piece], ties.next(len(near), present.most, device=x.device))
+                end = baseline_at(self.baseline, x, piece, baselines).flatten(1)[:, None]  # (n, 1, d)
+                ranks = case.ranks(present, piece, ties)
                 drawn = random.next(len(near), self.samples, present.most, device=x.device)
-                target = case.target[piece]
-                first.append(self._means(case, ends, target, present, ranks, drawn))
-                from_last = present.counts[:, None] - 1 - ranks
-                last.append(self._means(case, ends, target, present, from_last, drawn))
+                first.append(self._means(case, piece, end, present, ranks, drawn))
+                last.append(self._means(case, piece, end, present, present.counts[:, None] - 1 - ranks, drawn))
         return torch.cat(first), torch.cat(last)
 
     def _means(
-        self,
-        case: Case,
-        ends: tuple[Tensor, Tensor],
-        target: Tensor,
-        variables: Variables,
-        ranks: Tensor,
-        drawn: Tensor,
+        self, case: Case, piece: slice, end: Tensor, variables: Variables, ranks: Tensor, drawn: Tensor
     ) -> Tensor:
         """Return the mean score of each size (n, steps - 1); the numbers `drawn` (n, S, G) select missing variables."""
-        start, end = (point.flatten(1)[:, None] for point in ends)  # (n, 1, d)
-        means = []
+        start, means = case.x[piece].flatten(1)[:, None], []
         for i in range(1, self.steps):
             many = i * variables.counts // self.steps  # (1 or n,)
             chance = (self.most * variables.counts / many.clamp(min=1)).clamp(max=self.part)
-            scores = []
-            for some in drawn.split(max(1, case.rows // len(start)), dim=1):
-                missing = (some < chance[:, None, None]) & (ranks < many[:, None])[:, None]
-                points = torch.where(variables.at_entries(missing), end, start).view(-1, *case.x.shape[1:])
-                classes = target.repeat_interleave(some.shape[1])
-                scores.append(score_at(case.graph, points, classes, self.score, case.rows).view(len(start), -1))
-            means.append(torch.cat(scores, dim=1).mean(1))
+            missing = (drawn < chance[:, None, None]) & (ranks < many[:, None])[:, None]
+            some = missing.split(case.points_each(piece), dim=1)
+            changed = (torch.where(variables.at_entries(gone), end, start) for gone in some)
+            means.append(case.scores(piece, self.score, changed).mean(1))
         return torch.stack(means, dim=1)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 _SIDE_WEIGHT, _CORNER_WEIGHT = 1 / 6, 1 / 12  # weights of the neighbours of a pixel
-_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-10}  # relative residual at which the iteration stops
+_RESIDUAL_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-10}  # relative residual at which the iteration stops
 
 
 def imputed(images: Tensor, missing: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ def imputed(images: Tensor, missing: Tensor) -> Tensor:
     right = conv2d(x * ~gone, kernel, padding=1) * gone
     y = _start(images, missing).reshape_as(x) * gone
     residual = right - applied(y)
-    least = _TOLERANCE[x.dtype] ** 2 * (_dot(right, right) + _dot(y, y))
+    least = _RESIDUAL_TOLERANCE[x.dtype] ** 2 * (_dot(right, right) + _dot(y, y))
     direction, size = residual, _dot(residual, residual)
     for _ in range(x[0].numel()):  # enough iterations in exact arithmetic
         if not bool((size > least).any()):

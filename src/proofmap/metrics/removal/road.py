@@ -17,7 +17,7 @@ from proofmap.graph import Network
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups, pixels
-from proofmap.metrics.batched_logits import Outcome, pieces, score_at
+from proofmap.metrics.batched_logits import Outcome, pieces
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of, table
 from proofmap.metrics.removal.linear_imputation import imputed
 from proofmap.metrics.seeded_noise import Stream
@@ -26,7 +26,7 @@ from proofmap.metrics.variables import Variables
 from proofmap.runtime.precision import full_precision
 from proofmap.settings import check_choice, check_count, check_number, count
 
-_NOISE = 0.01  # for inputs between 0 and 1
+_PAPER_NOISE = 0.01  # for inputs between 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,9 @@ class ROAD(Metric[Samples]):
     name: ClassVar[str] = "road"
     label: ClassVar[str] = "ROAD"
     higher_is_better: ClassVar[bool] = False
-    presets: ClassVar[Presets] = table("score", "steps", "noise", "groups", paper=("decision", 10, _NOISE, pixels()))
+    presets: ClassVar[Presets] = table(
+        "score", "steps", "noise", "groups", paper=("decision", 10, _PAPER_NOISE, pixels())
+    )
 
     preset: str = "paper"
     _: KW_ONLY
@@ -69,7 +71,7 @@ class ROAD(Metric[Samples]):
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> ROAD:
         """Return the metric with the noise of the paper, scaled to the range of inputs."""
         low, high = ends_of(ball, values)
-        return cls(noise=_NOISE * (high - low))
+        return cls(noise=_PAPER_NOISE * (high - low))
 
     def _check(self, x: Tensor) -> None:
         if x.ndim != 4:
@@ -85,23 +87,24 @@ class ROAD(Metric[Samples]):
         return self._curve(self._case(model, x, target, attributions))
 
     def _curve(self, case: Case) -> Tensor:
-        x, rows, variables = case.x, case.rows, Variables.of(case.x, self.groups)
+        x, variables = case.x, Variables.of(case.x, self.groups)
         along = torch.arange(1, self.steps, device=x.device)
         noise, ties, scores = Stream(self.seed, "baseline"), Stream(self.seed, "ties"), []
         with full_precision(x.device), torch.no_grad():
-            for piece in pieces(len(x), len(along), rows):
+            for piece in pieces(len(x), len(along), case.rows):
                 present, part = variables.cut(piece), x[piece]
-                ranks = present.ranks(case.subject[piece], ties.next(len(part), present.most, device=x.device))
+                ranks, indices = case.ranks(present, piece, ties), along.split(case.points_each(piece))
                 grain = _normal(noise.next(*part.shape, device=x.device)).to(x.dtype)
-                parts = []
-                for index in along.split(max(1, rows // len(part))):
-                    gone = present.first(ranks, index, self.steps).view(-1, *x.shape[1:])
-                    whole, drawn = (each.repeat_interleave(len(index), dim=0) for each in (part, grain))
-                    points = imputed(whole, gone) + self.noise * drawn * gone
-                    classes = case.target[piece].repeat_interleave(len(index))
-                    parts.append(score_at(case.graph, points, classes, self.score, rows).view(-1, len(index)))
-                scores.append(torch.cat(parts, dim=1))
+                removed = (present.first(ranks, index, self.steps) for index in indices)
+                scores.append(case.scores(piece, self.score, (self._imputed(part, grain, gone) for gone in removed)))
         return torch.cat(scores).to(x.dtype)
+
+    def _imputed(self, images: Tensor, grain: Tensor, gone: Tensor) -> Tensor:
+        """Return images (n, s, C, H, W) whose removed entries `gone` (n, s, d) are imputed, with noise."""
+        gone = gone.view(*gone.shape[:2], *images.shape[1:])
+        whole, drawn = (each[:, None].expand(gone.shape).flatten(0, 1) for each in (images, grain))
+        missing = gone.flatten(0, 1)
+        return (imputed(whole, missing) + self.noise * drawn * missing).view(gone.shape)
 
 
 def _normal(uniform: Tensor) -> Tensor:

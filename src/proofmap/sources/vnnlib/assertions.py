@@ -1,6 +1,6 @@
-"""What the text of a VNN-LIB file asserts, as cases: a box of inputs and linear rows of outputs, all of which are true.
+"""The assertions of a VNN-LIB file in disjunctive normal form: each case is a box of inputs and rows of the outputs.
 
-An `or` of assertions is a case or another; `and` of two of them multiplies the cases, up to a limit.
+An `or` adds cases. The `and` of two of them multiplies the cases, up to a limit.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from proofmap.errors import FileError
 from proofmap.sources.vnnlib.expressions import Expression, Terms, commands, is_variable
 
-_CASES = 10_000
+_MAX_CASES = 10_000
 
 
 @dataclass(frozen=True)
 class Row:
-    """The sum of coefficient · Y_k, and a constant, is at most 0, or less where it is strict."""
+    """Σ coefficient_k · Y_k + constant <= 0, or < 0 if strict."""
 
     coefficients: Mapping[int, Fraction]
     constant: Fraction
@@ -28,7 +28,7 @@ class Row:
 
 @dataclass(frozen=True)
 class _End:
-    """An input is at least, or at most, a number."""
+    """An upper or a lower limit of one input."""
 
     index: int
     value: float
@@ -37,7 +37,7 @@ class _End:
 
 @dataclass(frozen=True)
 class _Case:
-    """What is true together."""
+    """A conjunction: limits of inputs and rows of outputs."""
 
     lower: dict[int, float] = field(default_factory=dict)
     upper: dict[int, float] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class _Case:
 
 @dataclass(frozen=True)
 class Stated:
-    """A box of inputs, and the cases of outputs in it."""
+    """A box of inputs with its cases of outputs."""
 
     lower: list[float]
     upper: list[float]
@@ -66,7 +66,7 @@ class Stated:
 
 @dataclass
 class Assertions:
-    """What a text has said so far."""
+    """The assertions of the commands so far: common and cases[0], or common and cases[1], and so on."""
 
     terms: Terms
     common: _Case = field(default_factory=_Case)  # true in every case
@@ -74,7 +74,7 @@ class Assertions:
 
     @classmethod
     def read(cls, text: str, where: str) -> Assertions:
-        """Everything that a text says."""
+        """Parse the whole text of a file."""
         assertions = cls(Terms(where))
         for command in commands(text, where):
             assertions._add(command)
@@ -87,11 +87,11 @@ class Assertions:
 
     @property
     def outputs(self) -> int:
-        """How many are declared."""
+        """The number of declared outputs."""
         return self._count("Y", "outputs")
 
     def boxes(self) -> list[Stated]:
-        """The boxes that are not empty, with the cases of each."""
+        """Return the boxes that are not empty, with the cases of each; raise FileError if all are empty."""
         count = self._count("X", "inputs")
         alike: dict[Any, list[_Case]] = {}
         for case in self.cases:
@@ -109,7 +109,7 @@ class Assertions:
         return boxes
 
     def _ends(self, case: _Case, count: int) -> tuple[list[float], list[float]]:
-        """The lower and the upper ends of all inputs."""
+        """Return the lower and the upper limits of all inputs."""
         whole = self.common.copy()
         for index, value in case.lower.items():
             whole.add(_End(index, value, upper=False))
@@ -117,7 +117,7 @@ class Assertions:
             whole.add(_End(index, value, upper=True))
         for k in range(count):
             if k not in whole.lower or k not in whole.upper:
-                raise FileError(f"{self.where} gives X_{k} no end on one side, expected a box")
+                raise FileError(f"{self.where} gives X_{k} no limit on one side, expected a box")
         return [whole.lower[k] for k in range(count)], [whole.upper[k] for k in range(count)]
 
     def _count(self, letter: str, what: str) -> int:
@@ -139,7 +139,7 @@ class Assertions:
                 raise self.terms.strange(command)
 
     def _state(self, expression: Expression) -> None:
-        """Take up what is true: what offers no choice is kept apart from the cases, which are few then."""
+        """Add an assertion; one without `or` is kept apart from the cases, so that there are fewer."""
         match expression:
             case ["and", *parts] if parts:
                 for part in parts:
@@ -152,7 +152,7 @@ class Assertions:
                 self.common.add(self._atom(expression))
 
     def _meet(self, cases: list[_Case], expression: Expression) -> list[_Case]:
-        """The cases in which the expression is true as well."""
+        """Return the cases, each combined with the expression."""
         match expression:
             case ["and", *parts] if parts:
                 for part in parts:
@@ -162,8 +162,8 @@ class Assertions:
                 met: list[_Case] = []
                 for part in parts:
                     met += self._meet([case.copy() for case in cases], part)
-                    if len(met) > _CASES:
-                        many = f"{self.where} has more than {_CASES} cases of or"
+                    if len(met) > _MAX_CASES:
+                        many = f"{self.where} has more than {_MAX_CASES} cases of or"
                         raise FileError(f"{many}, expected fewer: split the file")
                 return met
             case _:
@@ -188,7 +188,7 @@ class Assertions:
         return Row(coefficients, less - more, strict)
 
     def _end(self, expression: Expression, low: Expression, high: Expression, names: list[str], strict: bool) -> _End:
-        """What low <= high says of the one input in it."""
+        """Return the limit that low <= high sets for its only input."""
         if len(names) > 1:
             raise FileError(f"{self.where} relates {names[0]} to {names[1]}, expected each input between two numbers")
         index = int(names[0][2:])

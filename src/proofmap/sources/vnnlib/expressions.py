@@ -1,4 +1,4 @@
-"""The text of a VNN-LIB file as nested expressions, and the linear terms among them, exactly."""
+"""Parse the text of a VNN-LIB file into nested expressions, and linear terms into exact fractions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import torch
 
 from proofmap.errors import FileError
 
-_DEPTH = 16
-_DIGITS = 1000
-_LARGEST = torch.finfo(torch.float32).max
+_MAX_NESTING = 16  # open parentheses
+_MAX_NUMBER_LENGTH = 1000  # characters
+_MAX_NUMBER = torch.finfo(torch.float32).max
 _TOKEN = re.compile(r";[^\n]*|[()]|[^\s();]+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _VARIABLE = re.compile(r"([XY])_(\d{1,8})", re.ASCII)
@@ -25,15 +25,15 @@ Linear = tuple[dict[int, Fraction], Fraction]  # coefficients of the outputs, an
 
 
 def commands(text: str, where: str) -> Iterator[list[Expression]]:
-    """The parenthesised commands of a text, as nested lists of tokens."""
+    """Yield the parenthesised commands of a text as nested lists of tokens."""
     open_lists: list[list[Expression]] = []
     for match in _TOKEN.finditer(text):
         token = match.group()
         if token.startswith(";"):
             continue
         if token == "(":
-            if len(open_lists) == _DEPTH:
-                raise FileError(f"{where} nests more than {_DEPTH} parentheses, expected a VNN-LIB file")
+            if len(open_lists) == _MAX_NESTING:
+                raise FileError(f"{where} nests more than {_MAX_NESTING} parentheses, expected a VNN-LIB file")
             open_lists.append([])
         elif not open_lists:
             raise FileError(f"{where} has {token!r:.80} outside of parentheses, expected a VNN-LIB file")
@@ -50,29 +50,29 @@ def commands(text: str, where: str) -> Iterator[list[Expression]]:
 
 
 def is_variable(text: str) -> bool:
-    """Whether it is X_0, Y_0 and so on."""
+    """Return whether the text is a variable: X_0, Y_0 and so on."""
     return _VARIABLE.fullmatch(text) is not None
 
 
 @dataclass
 class Terms:
-    """What terms of a file mean, given the variables that it has declared so far."""
+    """Evaluates terms, given the variables that the file has declared so far."""
 
     where: str
     declared: set[str] = field(default_factory=set)
 
     def names(self, term: Expression) -> Iterator[str]:
-        """The variables in a term."""
+        """Yield the variables in a term."""
         if not isinstance(term, str):
             for part in term[1:]:
                 yield from self.names(part)
         elif is_variable(term):
             if term not in self.declared:
-                raise FileError(f"{self.where} speaks of {term}, which it does not declare")
+                raise FileError(f"{self.where} uses {term}, which it does not declare")
             yield term
 
     def linear(self, term: Expression) -> Linear:
-        """A sum of outputs times numbers."""
+        """Return a term as a linear form of the outputs: a sum of outputs times numbers."""
         match term:
             case str(name) if is_variable(name):
                 return {int(name[2:]): Fraction(1)}, Fraction(0)
@@ -97,7 +97,7 @@ class Terms:
                 raise self.strange(term)
 
     def _sum(self, parts: list[tuple[Fraction | int, Linear]]) -> Linear:
-        """The sum of factor · form."""
+        """Return the sum of factor · form."""
         coefficients: dict[int, Fraction] = {}
         constant = Fraction(0)
         for factor, (terms, more) in parts:
@@ -109,7 +109,7 @@ class Terms:
         return coefficients, constant
 
     def number(self, term: Expression) -> Fraction:
-        """A number that a float32 holds."""
+        """Parse a number in the range of float32, as an exact fraction."""
         match term:
             case ["-", str(text)] if _is_number(text):
                 value = -_exact(text)
@@ -121,19 +121,19 @@ class Terms:
         return value
 
     def _check(self, value: Fraction) -> None:
-        if abs(value) > _LARGEST:
-            raise FileError(f"{self.where} has a number beyond {_LARGEST:g}, expected one that a float32 holds")
+        if abs(value) > _MAX_NUMBER:
+            raise FileError(f"{self.where} has a number beyond {_MAX_NUMBER:g}, expected one in the range of float32")
 
     def strange(self, expression: Expression) -> FileError:
-        """The refusal of an expression, by its name."""
+        """Return the error for an expression that is not supported."""
         return FileError(
-            f"{self.where} says {_text(expression)}, expected declare-const, or assert with and, or, each input "
+            f"{self.where} contains {_text(expression)}, expected declare-const, or assert with and, or, each input "
             "between two numbers, and <=, >=, < or > between sums of outputs times numbers"
         )
 
 
 def _is_number(text: str) -> bool:
-    return len(text) <= _DIGITS and _NUMBER.fullmatch(text) is not None
+    return len(text) <= _MAX_NUMBER_LENGTH and _NUMBER.fullmatch(text) is not None
 
 
 def _exact(text: str) -> Fraction:
@@ -141,7 +141,7 @@ def _exact(text: str) -> Fraction:
 
 
 def _text(expression: Expression) -> str:
-    """An expression as it stood, cut to the length of a sentence."""
+    """Write an expression as in the file, cut to 80 characters."""
     if isinstance(expression, str):
         return expression[:80]
     return f"({' '.join(map(_text, expression[:4]))}{' ...' * (len(expression) > 4)})"[:80]

@@ -1,11 +1,11 @@
-"""VNN-LIB 1.0: a box of a network's inputs, and what must not be true of its outputs there.
+"""VNN-LIB 1.0 specifications: boxes of inputs, and conditions that no output may satisfy there.
 
     (declare-const X_0 Real) ... (declare-const Y_0 Real) ...
     (assert (<= X_0 0.5)) (assert (>= X_0 0.25)) (assert (or (and (>= Y_1 Y_0)) (and (>= Y_2 Y_0))))
 
-A file describes its counterexamples: an input, with the outputs that the network gives it, for which every assertion is
-true. There are `and` and `or`, nested; inputs between two numbers; and <=, >=, < and > between linear forms of outputs,
-of +, - and * with numbers. Inputs inside an `or` make several boxes. Anything else is refused by name.
+A file describes its counterexamples: inputs for which every assertion is true. An assertion limits an input by a
+number, or compares linear forms of the outputs by <=, >=, < or >. Assertions may be nested in `and` and `or`. If an
+`or` contains inputs, the file describes several boxes. The error for any other expression names it.
 (Guidotti et al. 2020, "The VNN-LIB standard", https://www.vnnlib.org)
 """
 
@@ -26,33 +26,33 @@ from proofmap.sources.sample_shapes import arrange
 from proofmap.sources.vnnlib.assertions import Assertions, Row, Stated
 from proofmap.verify.property import Region, Unsafe
 
-_LIMIT = 2**26  # bytes of text: half a million inputs
+_MAX_FILE_BYTES = 2**26  # enough for half a million inputs
 
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """All inputs between two: its middle, and the distance to its faces, for a ball of the norm inf."""
+    """All inputs between two corners, with its centre and its radius for a ball of norm inf."""
 
     lower: Tensor  # (*shape) float64
     upper: Tensor
 
     @property
     def centre(self) -> Tensor:
-        """(*shape) float32."""
+        """The centre, (*shape) float32."""
         return ((self.lower + self.upper) / 2).float()
 
     @property
     def radius(self) -> Tensor:
-        """(*shape) float32, rounded up: what is within it of the centre holds the box."""
+        """The distance to the faces, (*shape) float32, rounded up: the ball around the centre contains the box."""
         exact = torch.maximum(self.upper - self.centre.double(), self.centre.double() - self.lower)
         up = torch.nextafter(exact.float(), torch.tensor(inf))
         return torch.where(exact > 0, up, 0.0)
 
 
 def read_box(path: Path, preparation: Preparation) -> Box:
-    """The one box of a VNN-LIB file, plain or packed by gzip, in the shape of the samples of a network.
+    """Read the only box of a VNN-LIB file, plain or packed by gzip, in the shape of a network's samples.
 
-    What is said of the outputs is checked for its form alone.
+    Assertions about the outputs must be well formed and are otherwise ignored.
     """
     boxes = _read(path).boxes()
     if len(boxes) > 1:
@@ -61,13 +61,13 @@ def read_box(path: Path, preparation: Preparation) -> Box:
 
 
 def read_specification(path: Path, preparation: Preparation) -> tuple[Region, ...]:
-    """What must not happen by a VNN-LIB file: boxes in the shape of the samples of a network, with cases of outputs."""
+    """Read a VNN-LIB file: boxes in the shape of a network's samples, with the unsafe cases of the outputs."""
     specification = _read(path)
     boxes = specification.boxes()
     stated = [bool(rows) for box in boxes for rows in box.cases]
     if not all(stated):
         where = "in one of its cases nothing" if any(stated) else "nothing"
-        raise FileError(f"{path} asserts {where} of the outputs, expected what must not be true of Y_0, Y_1 and so on")
+        raise FileError(f"{path} asserts {where} about the outputs, expected a condition on Y_0, Y_1 and so on")
     outputs = specification.outputs
     return tuple(
         Region(*_ends(box, preparation, path), tuple(_unsafe(rows, outputs) for rows in box.cases)) for box in boxes
@@ -75,11 +75,11 @@ def read_specification(path: Path, preparation: Preparation) -> tuple[Region, ..
 
 
 def _read(path: Path) -> Assertions:
-    return Assertions.read(read_text(path, _LIMIT), str(path))
+    return Assertions.read(read_text(path, _MAX_FILE_BYTES), str(path))
 
 
 def _ends(box: Stated, preparation: Preparation, path: Path) -> tuple[Tensor, Tensor]:
-    """(*shape) float64."""
+    """Return the lower and the upper corner, (*shape) float64."""
     ends = [arrange(np.array(end), preparation, str(path)) for end in (box.lower, box.upper)]
     lower, upper = (torch.from_numpy(np.ascontiguousarray(end)) for end in ends)
     return lower, upper

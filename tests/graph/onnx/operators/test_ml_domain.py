@@ -25,7 +25,7 @@ from proofmap import Ball
 from proofmap.bounds import Backward
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph import Graph, bounded
-from proofmap.graph.onnx.operators.ml_domain import ML_OPERATORS
+from proofmap.graph.onnx.operators.ml_domain import ML_CONVERTERS
 from tests.bounds.setting import both_sides
 from tests.graph.onnx.files import Array, assert_same, floats, loaded, make, run
 
@@ -42,7 +42,7 @@ def network(**how: Any) -> MLPClassifier:
     return MLPClassifier((6,), max_iter=200, tol=0.05, random_state=0, **how)
 
 
-# a pipeline, and what is taken off the end of the file for two classes (no sigmoid of two outputs) and for three
+# a pipeline, and the probability head of its file for two classes (None: a sigmoid of two outputs stays) and for three
 PIPELINES: dict[str, tuple[Pipeline, str | None, str | None]] = {
     "logistic": (scaled(LogisticRegression()), None, "softmax"),
     "network": (make_pipeline(MinMaxScaler(), network()), "softmax", "softmax"),
@@ -72,7 +72,7 @@ def probabilities(model: onnx.ModelProto, x: Array) -> Array:
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("name", PIPELINES)
-def test_a_pipeline_gives_what_onnxruntime_gives(name: str, classes: int, tmp_path: Path) -> None:
+def test_a_pipeline_equals_onnxruntime(name: str, classes: int, tmp_path: Path) -> None:
     model, x = fitted(name, classes)
     graph = loaded(model, tmp_path)
     bounded(graph)
@@ -96,7 +96,7 @@ def assert_inside(graph: Graph, x: torch.Tensor) -> None:
     assert bool((upper > lower).any())
 
 
-def test_a_file_without_labels_is_read_as_any_other(tmp_path: Path) -> None:
+def test_a_file_without_labels_is_read(tmp_path: Path) -> None:
     x, y = SEVERAL(return_X_y=True)
     model = scaled(MLPRegressor(hidden_layer_sizes=(5,), max_iter=20, tol=1.0)).fit(
         x.astype(np.float32), y.astype(np.float32)
@@ -111,7 +111,7 @@ def test_scores_without_probabilities_are_read(tmp_path: Path) -> None:
 
 
 def test_one_score_for_two_classes_is_a_probability_or_refused(tmp_path: Path) -> None:
-    """Without LOGISTIC, onnxruntime and onnx's own evaluator differ in what it means."""
+    """Without LOGISTIC, onnxruntime and onnx's own evaluator interpret the score differently."""
     model = classifier([0.5, -1.0], [0.3], post_transform="LOGISTIC")
     graph, x = loaded(model, tmp_path), floats(5, 2)
     assert graph.taken_off == "softmax"
@@ -136,7 +136,7 @@ def learned(nodes: list[onnx.NodeProto], features: int) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
-def test_a_regressor_transforms_what_it_gives(transform: str, tmp_path: Path) -> None:
+def test_a_regressor_transforms_its_output(transform: str, tmp_path: Path) -> None:
     how: dict[str, Any] = {"coefficients": floats(6).tolist(), "intercepts": floats(3).tolist(), "targets": 3}
     node = helper.make_node("LinearRegressor", ["x"], ["y"], domain="ai.onnx.ml", post_transform=transform, **how)
     graph = loaded(learned([node], 2), tmp_path)
@@ -145,7 +145,7 @@ def test_a_regressor_transforms_what_it_gives(transform: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize(("first", "taken"), [(1.0, "softmax"), (2.0, None)])
 def test_both_probabilities_of_two_classes_are_a_softmax(first: float, taken: str | None, tmp_path: Path) -> None:
-    """(1 - σ, σ), as networks for two classes end; (2 - σ, σ) is something else."""
+    """(1 - σ, σ) is the end of a network for two classes; (2 - σ, σ) is another function."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["z"]),
         helper.make_node("Sigmoid", ["z"], ["p"]),
@@ -167,7 +167,7 @@ def test_features_may_be_picked_and_joined(tmp_path: Path) -> None:
     assert_same(learned(nodes, 4), tmp_path)
 
 
-def test_what_has_no_rule_is_named(tmp_path: Path) -> None:
+def test_forms_without_a_rule_are_named(tmp_path: Path) -> None:
     steps = helper.make_node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml", threshold=0.5)
     with pytest.raises(UnsupportedError, match=r"no rule for ai.onnx.ml.Binarizer \(node 'y'\)"):
         bounded(loaded(learned([steps], 3), tmp_path))
@@ -188,4 +188,4 @@ def test_every_operator_is_tested() -> None:
     """The operators of pipelines are those that skl2onnx writes."""
     written = {node.op_type for name in PIPELINES for node in fitted(name, 3)[0].graph.node if node.domain}
     by_hand = {"LinearRegressor", "ArrayFeatureExtractor", "FeatureVectorizer", "Imputer"}
-    assert {f"ai.onnx.ml.{name}" for name in written | by_hand} >= set(ML_OPERATORS)
+    assert {f"ai.onnx.ml.{name}" for name in written | by_hand} >= set(ML_CONVERTERS)

@@ -50,7 +50,7 @@ def file(op: str, output: int, how: dict[str, Any], constants: dict[str, Array],
 @pytest.mark.parametrize("output", [0, 1, 2])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("op", GATES)
-def test_it_gives_what_onnxruntime_gives(op: str, direction: str, output: int, tmp_path: Path) -> None:
+def test_operator_equals_onnxruntime(op: str, direction: str, output: int, tmp_path: Path) -> None:
     if output == 2 and op != "LSTM":
         return
     ways = 1 + (direction == "bidirectional")
@@ -60,7 +60,7 @@ def test_it_gives_what_onnxruntime_gives(op: str, direction: str, output: int, t
 
 
 @pytest.mark.parametrize("before", [0, 1])
-def test_a_reset_gate_may_come_before_the_matrix_or_behind_it(before: int, tmp_path: Path) -> None:
+def test_a_reset_gate_may_be_applied_before_or_after_the_matrix(before: int, tmp_path: Path) -> None:
     constants = weights("GRU", 1, bias=True, start=True)
     assert_inside(assert_same(file("GRU", 1, {"linear_before_reset": before}, constants, 1), tmp_path))
 
@@ -106,7 +106,7 @@ def test_samples_may_stand_first(op: str, tmp_path: Path) -> None:
         ({"activations": ["HardSigmoid", "Tanh", "Tanh"]}, [], "with the functions HardSigmoid, Tanh, Tanh"),
     ],
 )
-def test_what_has_no_rule_is_named(how: dict[str, Any], more: list[str], why: str, tmp_path: Path) -> None:
+def test_forms_without_a_rule_are_named(how: dict[str, Any], more: list[str], why: str, tmp_path: Path) -> None:
     constants = weights("LSTM", 1, bias=False, start=False)
     constants |= {"lengths": ints(2).astype(np.int32)} if "lengths" in more else {}
     constants |= {"peepholes": floats(1, 3 * SIZE)} if "peepholes" in more else {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -14,13 +13,14 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError, ModelError, UnsupportedError
-from proofmap.graph import Graph, bounded, trace
+from proofmap.graph import bounded, trace
 from tests.foreign import seeded
+from tests.graph.torch.side_by_side import SideBySide
 from tests.models import Apply
 
 pytestmark = pytest.mark.slow
 
-SHAPE = (3, 4)  # rows of a sample, or channels with their places
+SHAPE = (3, 4)  # rows of a sample, or channels with their positions
 CAUSAL = torch.ones(3, 3, dtype=torch.bool).tril()
 BEFORE = torch.zeros(3, 3, dtype=torch.float64).masked_fill(~CAUSAL, -torch.inf)
 PADDED = torch.tensor([[False, True, False]])
@@ -96,7 +96,7 @@ def one_input(function: Callable[[Tensor], Tensor]) -> tuple[Callable[[], nn.Mod
 
 
 def shared(x: Tensor) -> Tensor:
-    """Four heads of queries, two of keys and values."""
+    """Attention with four query heads that share two key and value heads."""
     return F.scaled_dot_product_attention(x, x[:, 1:3], 2 * x[:, :2], enable_gqa=True)
 
 
@@ -206,31 +206,14 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
 
 
 @cache
-def traced() -> tuple[nn.ModuleList, Graph, dict[str, slice]]:
-    """Trace all modules side by side, which takes little longer than tracing one."""
-    modules = nn.ModuleList(seeded(lambda pair=pair: With(*pair)) for pair in MODULES.values()).double()  # type: ignore[misc]
-    whole = Apply(lambda x: torch.cat([module(x) for module in modules], 1))
-    whole.parts = modules
-    x = torch.rand(1, *SHAPE, dtype=torch.float64)
-    ends = [0, *accumulate(module(x).shape[1] for module in modules)]
-    graph = bounded(trace(whole, x))
-    return modules, graph, {name: slice(*pair) for name, pair in zip(MODULES, pairwise(ends), strict=True)}
-
-
-@cache
-def values(n: int) -> tuple[Tensor, Tensor]:
-    x = torch.rand(n, *SHAPE, generator=torch.Generator().manual_seed(n), dtype=torch.float64) - 0.3
-    return x, traced()[1](x)
+def together() -> SideBySide:
+    modules = {name: seeded(lambda pair=pair: With(*pair)).double() for name, pair in MODULES.items()}  # type: ignore[misc]
+    return SideBySide(modules, *SHAPE, low=-0.3)
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_layer_gives_what_torch_gives(name: str) -> None:
-    modules, _, parts = traced()
-    for n in (1, 3):
-        x, got = values(n)
-        with torch.no_grad():
-            expected = modules[[*MODULES].index(name)](x)
-        assert float((got[:, parts[name]] - expected).abs().max()) <= 1e-10
+def test_a_layer_equals_torch(name: str) -> None:
+    together().check(name)
 
 
 KINDS: dict[str, set[str]] = {
@@ -305,12 +288,12 @@ def test_a_mask_may_be_a_buffer() -> None:
 
 
 @pytest.mark.parametrize("call", [torch.add, F.linear])
-def test_minus_infinity_anywhere_else_is_refused(call: Callable[[Tensor, Tensor], Tensor]) -> None:
+def test_minus_infinity_outside_masks_is_refused(call: Callable[[Tensor, Tensor], Tensor]) -> None:
     with pytest.raises(ModelError, match="has NaN or infinite entries, expected finite ones"):
         trace(Masked(call).double(), torch.rand(1, *SHAPE, dtype=torch.float64))
 
 
-# --- what is refused ---
+# --- errors ---
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] = {
     "samples as time": (lambda: nn.LSTM(4, 3), out, r"lstm \(node 'layer'\) mixes the samples"),
@@ -329,7 +312,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] =
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_function_of_a_sample_is_refused(name: str) -> None:
+def test_modules_that_are_not_functions_of_a_sample_are_refused(name: str) -> None:
     make, call, message = REFUSED[name]
     with pytest.raises(ModelError, match=message):
         trace(seeded(lambda: With(make, call)), torch.rand(1, *SHAPE))
@@ -346,7 +329,7 @@ UNKNOWN: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_has_no_rule_is_named(name: str) -> None:
+def test_forms_without_a_rule_are_named(name: str) -> None:
     function, message = UNKNOWN[name]
     with pytest.raises((UnsupportedError, ModelError), match=message):
         bounded(trace(Apply(lambda x: function(x).flatten(1)), torch.rand(1, *SHAPE)))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from itertools import accumulate, pairwise
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -14,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError
-from proofmap.graph import Graph, bounded, trace
+from proofmap.graph import bounded, trace
 from proofmap.graph.ops import LINEAR as LINEAR_OPS
-from proofmap.graph.torch.operators.linear import LINEAR_OPERATORS
+from proofmap.graph.torch.operators.linear import LINEAR_CONVERTERS
+from tests.graph.torch.side_by_side import SideBySide
 from tests.models import Apply
 
 Function = Callable[[Tensor], Tensor]
@@ -28,11 +28,11 @@ GRID = torch.tensor([[0, 1, 2, 3], [3, 0, 1, 2], [1, 3, 2, 0]])
 C = {n: torch.rand(n, generator=torch.Generator().manual_seed(n)) - 0.5 for n in (3, 4)} | {
     shape: torch.rand(shape, generator=torch.Generator().manual_seed(sum(shape))) - 0.5
     for shape in ((2, 3), (3, 4), (4, 2), (3, 2), (5, 4), (2, 4, 3))
-}  # constants by their shapes
+}  # constants, by their shapes
 
 
 def assigned(change: Callable[[Tensor, Tensor], object]) -> Function:
-    """A copy of x, changed in place; the second argument is 2 x."""
+    """Return a copy of x that `change` modifies in place; the second argument of `change` is 2 x."""
 
     def function(x: Tensor) -> Tensor:
         y = x.clone()
@@ -122,39 +122,22 @@ TABLE = FUNCTIONS | RESIZED | SMOOTHED
 SIZE = max(prod(shape) for shape, _ in TABLE.values())
 
 
-def applied(name: str, x: Tensor) -> Tensor:
-    """One function of the first entries of x."""
-    shape, function = TABLE[name]
-    return function(x[:, : prod(shape)].reshape(-1, *shape)).flatten(1)
+def applied(shape: tuple[int, ...], function: Function, x: Tensor) -> Tensor:
+    """Apply a function to the first entries of x."""
+    return function(x[:, : prod(shape)].reshape(-1, *shape))
 
 
-@cache
-def traced() -> tuple[Graph, dict[str, slice]]:
-    """Trace all functions side by side, which takes little longer than tracing one; return also their values."""
-    x = torch.rand(1, SIZE, dtype=torch.float64)
-    ends = [0, *accumulate(applied(name, x).shape[1] for name in TABLE)]
-    graph = trace(Apply(lambda x: torch.cat([applied(name, x) for name in TABLE], 1)), x)
-    return graph, {name: slice(*pair) for name, pair in zip(TABLE, pairwise(ends), strict=True)}
+TOGETHER = SideBySide({name: partial(applied, *pair) for name, pair in TABLE.items()}, SIZE)
 
 
-@cache
-def values(n: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return points and the graph's outputs at them."""
-    x = torch.rand(n, SIZE, generator=torch.Generator().manual_seed(n), dtype=dtype) - 0.5
-    return x, traced()[0].to(x.device, dtype)(x)
-
-
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("name", TABLE)
-def test_function_gives_what_torch_gives(name: str) -> None:
-    part = traced()[1][name]
-    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
-        for n in (1, 3):
-            x, got = values(n, dtype)
-            assert float((got[:, part] - applied(name, x)).abs().max()) <= tolerance
+def test_function_equals_torch(name: str, dtype: torch.dtype, tolerance: float) -> None:
+    TOGETHER.check(name, tolerance, dtype)
 
 
 def test_functions_are_linear_operations() -> None:
-    assert {node.op for node in traced()[0].nodes} <= {"input", *LINEAR_OPS}
+    assert {node.op for node in TOGETHER.graph.nodes} <= {"input", *LINEAR_OPS}
 
 
 MIXED: dict[str, Function] = {
@@ -186,23 +169,23 @@ UNKNOWN: dict[str, tuple[Function, str]] = {
 
 
 @pytest.mark.parametrize(("function", "message"), UNKNOWN.values(), ids=UNKNOWN)
-def test_what_has_no_rule_is_named(function: Function, message: str) -> None:
+def test_forms_without_a_rule_are_named(function: Function, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         bounded(trace(Apply(function), torch.rand(1, 4)))
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("rows", [3, 8])
-def test_maps_of_one_column_that_torch_smooths_wrongly_are_its_fault(mode: str, rows: int) -> None:
+def test_the_error_blames_torch_for_its_wrong_smoothing_of_one_column(mode: str, rows: int) -> None:
     x = torch.rand(1, 2, 5, 3, dtype=torch.float64)
     at_once = resized(mode, False, antialias=True, size=(rows, 1))
 
     def one_by_one(x: Tensor) -> Tensor:
         return at_once(resized(mode, False, antialias=True, size=(rows, 3))(x))
 
-    trace(Apply(lambda x: one_by_one(x).flatten(1)), x)  # the advice
+    trace(Apply(lambda x: one_by_one(x).flatten(1)), x)  # the advice of the error
     model = Apply(lambda x: at_once(x).flatten(1))
-    if torch.allclose(at_once(x), one_by_one(x)):  # a torch that does it right
+    if torch.allclose(at_once(x), one_by_one(x)):  # this version of torch is correct
         trace(model, x)
         return
     with pytest.raises(
@@ -225,7 +208,7 @@ UNREAD: dict[str, Function] = {
 
 @pytest.mark.parametrize("function", UNREAD.values(), ids=UNREAD)
 @pytest.mark.parametrize("outside", [-0.5, 0.0], ids=["undefined", "infinite"])
-def test_what_is_written_over_is_not_read(function: Function, outside: float) -> None:
+def test_overwritten_entries_are_not_read(function: Function, outside: float) -> None:
     """The overwritten entries may be NaN."""
     model = Apply(lambda x: function(x).flatten(1))
     x = torch.where(MASK, 0.5 + 0.25 * torch.rand(2, 3, 4, dtype=torch.float64), outside)
@@ -236,6 +219,6 @@ def test_what_is_written_over_is_not_read(function: Function, outside: float) ->
 
 
 def test_every_operator_of_the_table_is_known_to_torch() -> None:
-    for name in LINEAR_OPERATORS:
+    for name in LINEAR_CONVERTERS:
         _, op, overload = name.split(".")
         assert hasattr(getattr(torch.ops.aten, op), overload)

@@ -213,7 +213,7 @@ def _repeat_heads(b: Builder, name: str, x: Value, count: int) -> Value:
     return slicing.index(b, name, x, 1 - b.batch_axes, places) if isinstance(x, str) else x.index_select(1, places)
 
 
-LAYERS: dict[str, Callable[..., Any]] = {
+LAYER_CONVERTERS: dict[str, Callable[..., Any]] = {
     "Gemm": _gemm,
     "MatMul": lambda b, call, x, y: weighted_layers.matmul(b, call.name, x, y),
     "Conv": per_sample(_conv),

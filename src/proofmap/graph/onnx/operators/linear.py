@@ -86,7 +86,7 @@ def without_repeats(place: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tens
     return checked
 
 
-LINEAR_OPERATORS: dict[str, Callable[..., Any]] = {
+LINEAR_CONVERTERS: dict[str, Callable[..., Any]] = {
     "Einsum": _einsum,
     "CumSum": _cumsum,
     "Trilu": _trilu,

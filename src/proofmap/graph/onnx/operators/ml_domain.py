@@ -81,7 +81,7 @@ def _extractor(b: Builder, call: Call, x: Value, index: Value) -> str:
     return slicing.index(b, call.name, x, len(b.shape(x)) - 1, require_constant(index, "positions").long().flatten())
 
 
-_CONVERTERS: dict[str, Callable[..., Any]] = {
+_UNQUALIFIED_CONVERTERS: dict[str, Callable[..., Any]] = {
     "Scaler": _scaler,
     "Normalizer": _normalizer,
     "LinearRegressor": _linear_regressor,
@@ -90,4 +90,4 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
     "ArrayFeatureExtractor": _extractor,
     "FeatureVectorizer": lambda b, call, *xs: slicing.concat(b, call.name, call.op, xs, -1),
 }
-ML_OPERATORS = {f"ai.onnx.ml.{name}": convert for name, convert in _CONVERTERS.items()}
+ML_CONVERTERS = {f"ai.onnx.ml.{name}": convert for name, convert in _UNQUALIFIED_CONVERTERS.items()}

@@ -97,7 +97,7 @@ def _local_response(b: Builder, call: Call, x: str) -> str:
     )
 
 
-NORMS: dict[str, Callable[..., Any]] = {
+NORM_CONVERTERS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"), _layer_norm),
     "GroupNormalization": per_sample(_group_norm),
     "InstanceNormalization": per_sample(_instance_norm),

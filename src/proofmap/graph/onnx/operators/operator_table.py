@@ -13,15 +13,15 @@ from torch import Tensor
 from proofmap.graph.builder import scalar_functions
 from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, require_constant, scalar
 from proofmap.graph.builder.scatter import select
-from proofmap.graph.onnx.operators.layers import LAYERS
-from proofmap.graph.onnx.operators.linear import LINEAR_OPERATORS
-from proofmap.graph.onnx.operators.ml_domain import ML_OPERATORS
+from proofmap.graph.onnx.operators.layers import LAYER_CONVERTERS
+from proofmap.graph.onnx.operators.linear import LINEAR_CONVERTERS
+from proofmap.graph.onnx.operators.ml_domain import ML_CONVERTERS
 from proofmap.graph.onnx.operators.node_inputs import Call, number, require_computed
-from proofmap.graph.onnx.operators.norms import NORMS
-from proofmap.graph.onnx.operators.recurrent import RECURRENT
-from proofmap.graph.onnx.operators.reductions import REDUCE
-from proofmap.graph.onnx.operators.resizing import RESIZE
-from proofmap.graph.onnx.operators.shapes import SHAPES
+from proofmap.graph.onnx.operators.norms import NORM_CONVERTERS
+from proofmap.graph.onnx.operators.recurrent import RECURRENT_CONVERTERS
+from proofmap.graph.onnx.operators.reductions import REDUCTION_CONVERTERS
+from proofmap.graph.onnx.operators.resizing import RESIZE_CONVERTERS
+from proofmap.graph.onnx.operators.shapes import SHAPE_CONVERTERS
 
 _MAX_EXPONENTS = 16  # largest number of different exponents of one Pow node
 
@@ -137,14 +137,14 @@ def _unary(op: str) -> Callable[..., str]:
 _UNARY = "Relu Abs Exp Sqrt Reciprocal Sigmoid Tanh Erf Softsign Mish HardSwish"
 
 CONVERTERS: dict[str, Callable[..., Any]] = {
-    **SHAPES,
-    **RESIZE,
-    **LINEAR_OPERATORS,
-    **LAYERS,
-    **REDUCE,
-    **NORMS,
-    **RECURRENT,
-    **ML_OPERATORS,
+    **SHAPE_CONVERTERS,
+    **RESIZE_CONVERTERS,
+    **LINEAR_CONVERTERS,
+    **LAYER_CONVERTERS,
+    **REDUCTION_CONVERTERS,
+    **NORM_CONVERTERS,
+    **RECURRENT_CONVERTERS,
+    **ML_CONVERTERS,
     **{op: _unary(op.lower()) for op in _UNARY.split()},
     "Add": _chain(Builder.add),
     "Sum": _chain(Builder.add),

@@ -84,7 +84,7 @@ _IDENTITY_ON_ONE = (
     "ReduceProd",
 )  # reductions that return a single number unchanged
 
-REDUCE: dict[str, Callable[..., Any]] = dict.fromkeys(
+REDUCTION_CONVERTERS: dict[str, Callable[..., Any]] = dict.fromkeys(
     (
         *("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"),
         *("ReduceLogSum", "ReduceLogSumExp"),

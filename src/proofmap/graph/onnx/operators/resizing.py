@@ -153,4 +153,4 @@ def _weight_matrix(n: int, positions: Tensor, weights: Tensor) -> Tensor:
     return matrix.scatter_add_(1, positions.clamp(0, n - 1), weights)
 
 
-RESIZE: dict[str, Callable[..., Any]] = {"Upsample": _upsample, "Resize": _resize}
+RESIZE_CONVERTERS: dict[str, Callable[..., Any]] = {"Upsample": _upsample, "Resize": _resize}

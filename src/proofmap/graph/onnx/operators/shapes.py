@@ -18,7 +18,7 @@ from proofmap.graph.onnx.single_sample import per_sample
 from proofmap.graph.rewrite.probability_head import softmax
 
 _SLICE_INPUTS = ("starts", "ends", "axes", "steps")
-_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+_TORCH_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
 def _shape(b: Builder, call: Call, x: str) -> Tensor:
@@ -176,11 +176,11 @@ def _pad(b: Builder, call: Call, x: Value, pads: Any = None, value: Any = None, 
     used = next((k for k, pair in enumerate(pairs) if any(pair)), rank)
     flat = [p for pair in reversed(pairs[used:]) for p in pair]
     return slicing.pad(
-        b, call.name, x, flat, _PAD_MODES[call.get("mode", "constant")], number(call, "value", value, 0.0)
+        b, call.name, x, flat, _TORCH_PAD_MODES[call.get("mode", "constant")], number(call, "value", value, 0.0)
     )
 
 
-SHAPES: dict[str, Callable[..., Any]] = {
+SHAPE_CONVERTERS: dict[str, Callable[..., Any]] = {
     "Shape": _shape,
     "Size": lambda b, call, x: torch.tensor(prod(b.batched_shape(x)), dtype=torch.int64),
     "Reshape": _reshape,

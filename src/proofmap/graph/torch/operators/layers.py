@@ -180,7 +180,7 @@ def as_first_result(convert: Callable[..., Any]) -> Callable[..., list[Any]]:
     return lambda *args, **kwargs: [convert(*args, **kwargs)]
 
 
-LAYERS = operators(
+LAYER_CONVERTERS = operators(
     {
         "linear": _linear,
         "mm bmm matmul": weighted_layers.matmul,

@@ -136,7 +136,7 @@ upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d
 _upsample_bilinear2d_aa _upsample_bicubic2d_aa
 """
 
-LINEAR_OPERATORS = operators(
+LINEAR_CONVERTERS = operators(
     {
         "where.self where.ScalarOther where.ScalarSelf where.Scalar": _where,
         "masked_fill.Scalar masked_fill.Tensor": lambda b, name, x, mask, value: _where(b, name, mask, value, x),

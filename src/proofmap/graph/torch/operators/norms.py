@@ -114,7 +114,7 @@ def _log_sum(b: Builder, name: str, x: str, axes: Any, keepdim: bool = False) ->
     return b.reshape(name, y, b.shape(y) if keepdim else [n for k, n in enumerate(shape) if k not in over])
 
 
-NORMS = operators(
+NORM_CONVERTERS = operators(
     {
         "layer_norm": _layer_norm,
         "native_layer_norm": as_first_result(_layer_norm),

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from proofmap.graph.builder import scalar_functions, slicing
 from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, require_constant, scalar
-from proofmap.graph.torch.operators.layers import LAYERS, as_first_result
-from proofmap.graph.torch.operators.linear import LINEAR_OPERATORS
-from proofmap.graph.torch.operators.norms import NORMS
-from proofmap.graph.torch.operators.recurrent import RECURRENT
-from proofmap.graph.torch.operators.shapes import SHAPES, as_value, operators
+from proofmap.graph.torch.operators.layers import LAYER_CONVERTERS, as_first_result
+from proofmap.graph.torch.operators.linear import LINEAR_CONVERTERS
+from proofmap.graph.torch.operators.norms import NORM_CONVERTERS
+from proofmap.graph.torch.operators.recurrent import RECURRENT_CONVERTERS
+from proofmap.graph.torch.operators.shapes import SHAPE_CONVERTERS, as_value, operators
 
 
 def _add(sign: float, b: Builder, name: str, x: Any, y: Any, alpha: float = 1) -> str:
@@ -88,11 +88,11 @@ _UNARY = (
 )
 
 CONVERTERS: dict[str, Callable[..., Any]] = {
-    **LAYERS,
-    **LINEAR_OPERATORS,
-    **NORMS,
-    **RECURRENT,
-    **SHAPES,
+    **LAYER_CONVERTERS,
+    **LINEAR_CONVERTERS,
+    **NORM_CONVERTERS,
+    **RECURRENT_CONVERTERS,
+    **SHAPE_CONVERTERS,
     **operators({op: partial(_unary, op) for op in _UNARY.split()}),
     "<built-in function getitem>": _get_item,
 } | operators(

@@ -10,12 +10,20 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule, Value
-from proofmap.graph.builder.unrolled_recurrent import CELLS, CellWeights, State, unroll
+from proofmap.graph.builder.unrolled_recurrent import RecurrentCell, State, unroll
 from proofmap.graph.torch.batch_axis import DisplacedBatch, reshape_source
 from proofmap.graph.torch.operators.shapes import operators
 
+# torch's recurrent layers: the kind of their cells, and its activations
+_LAYERS = {
+    "lstm": ("lstm", ("sigmoid", "tanh", "tanh")),
+    "gru": ("gru", ("sigmoid", "tanh")),
+    "rnn_tanh": ("rnn", ("tanh",)),
+    "rnn_relu": ("rnn", ("relu",)),
+}
 
-def _recurrent(cell: str, b: Builder, name: str, x: Any, hx: Any, params: Sequence[Any], *rest: Any) -> list[Any]:
+
+def _recurrent(layer: str, b: Builder, name: str, x: Any, hx: Any, params: Sequence[Any], *rest: Any) -> list[Any]:
     """Return the outputs and the last states, whose batch axis follows the axis of the layers.
 
     rest: whether it has biases, the number of layers, dropout, whether in training, bidirectional, batch first.
@@ -23,7 +31,7 @@ def _recurrent(cell: str, b: Builder, name: str, x: Any, hx: Any, params: Sequen
     biased, depth, dropout, training, both, first = rest
     if training and dropout > 0 and depth > 1:
         raise NoRule("with dropout that stays on in evaluation mode")
-    error = MixedSamplesError(name, cell)
+    error = MixedSamplesError(name, layer)
     if isinstance(x, DisplacedBatch):
         ahead = not first and (x.axis, x.before, b.shape(x.node)[1:2]) == (1, 1, (1,))
         rows = reshape_source(b, f"{name}.rows", x.node, (b.shape(x.node)[0], b.shape(x.node)[-1])) if ahead else None
@@ -35,21 +43,23 @@ def _recurrent(cell: str, b: Builder, name: str, x: Any, hx: Any, params: Sequen
     hidden = [hx] if isinstance(hx, Tensor | str | DisplacedBatch) else hx
     columns = [_initial_states(b, f"{name}.state", one, depth * directions, error) for one in hidden]
     states: list[State] = list(zip(*columns, strict=True))
-    out, last = unroll(b, name, cell, rows, states, _cell_weights(params, depth * directions, biased), directions)
+    out, last = unroll(b, name, rows, _cells(layer, params, depth * directions, biased), states, directions)
     length, size = b.shape(out)
     y = out if first else DisplacedBatch(b.reshape(f"{name}.out", out, (length, 1, size)), 1, 1, error)
     return [y, *(_last_states(b, f"{name}.last", column, error) for column in zip(*last, strict=True))]
 
 
-def _cell_weights(params: Sequence[Tensor], sets: int, biased: bool) -> list[CellWeights]:
-    """Return the weights of each layer and direction: two matrices, two biases if any, and a projection if any."""
-    size, plain = len(params) // sets, 4 if biased else 2
-    made = []
+def _cells(layer: str, params: Sequence[Tensor], count: int, biased: bool) -> list[RecurrentCell]:
+    """Return the cell of each layer and direction: two matrices, two biases if any, and a projection if any."""
+    kind, functions = _LAYERS[layer]
+    size, cells = len(params) // count, []
     for k in range(0, len(params), size):
-        inner, outer, *rest = params[k : k + size]
-        biases = rest[:2] if biased else (None, None)
-        made.append(CellWeights(inner, outer, *biases, *rest[plain - 2 :]))
-    return made
+        weight, state_weight, *rest = params[k : k + size]
+        (bias, state_bias), projection = (rest[:2], rest[2:]) if biased else ((None, None), rest)
+        cells.append(
+            RecurrentCell(kind, weight, bias, state_weight, state_bias, functions, next(iter(projection), None))
+        )
+    return cells
 
 
 def _initial_states(b: Builder, name: str, state: Any, count: int, error: MixedSamplesError) -> list[Value]:
@@ -72,4 +82,6 @@ def _last_states(b: Builder, name: str, states: Sequence[Value], error: MixedSam
     return DisplacedBatch(joined, 1, 1, error)
 
 
-RECURRENT: dict[str, Callable[..., Any]] = operators({f"{cell}.input": partial(_recurrent, cell) for cell in CELLS})
+RECURRENT_CONVERTERS: dict[str, Callable[..., Any]] = operators(
+    {f"{layer}.input": partial(_recurrent, layer) for layer in _LAYERS}
+)

@@ -152,7 +152,7 @@ def _upsample(mode: str, b: Builder, name: str, x: str, size: Sequence[int] | No
     return slicing.resample(b, name, x, positions)
 
 
-SHAPES = operators(
+SHAPE_CONVERTERS = operators(
     {
         "cat": lambda b, name, xs, axis=0: slicing.concat(b, name, "cat", xs, axis),
         "stack": _stack,

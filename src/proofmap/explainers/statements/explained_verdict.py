@@ -1,0 +1,54 @@
+"""The verdict on a sample of an explanation, from its overlaps and from what an attack reached."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from proofmap.explainers.explanation import Explanation
+from proofmap.text.verdict import Half, Kind, OverlapBounds, Verdict
+from proofmap.text.verdict_wording import PLOT_SIGNS, Signs, bound_text
+from proofmap.text.wording import confidence
+from proofmap.verify.objective import decides
+from proofmap.verify.overlap import Overlap
+
+_BOUND_OF = {"certified": "upper", "probable": "upper", "sampled": "sampled", "none": "estimate"}
+
+
+def verdict_of(e: Explanation, k: int = 0, attacked: float | None = None) -> Verdict:
+    """Return the verdict on sample k. attacked: the overlap at a point of the ball that an attack reached."""
+    return Verdict.over(kind_of(e, k), bounds_of(e, k, attacked))
+
+
+def kind_of(e: Explanation, k: int = 0) -> Kind:
+    """Return the question that sample k asks. Only the margin over all classes, or over one rival, decides."""
+    if e.opposite is not None:
+        return "targeted" if int(e.target[k]) != int(e.overlap.target[k]) else "own"
+    if e.guarantee == "probable":
+        return "smoothed"
+    return "decision" if decides(_objective(e)) else "other"
+
+
+def bounds_of(e: Explanation, k: int = 0, attacked: float | None = None) -> tuple[OverlapBounds, ...]:
+    """Return the bounds for sample k, one for each half of the ball if the halves were bounded separately."""
+    if e.opposite is None:
+        return (_bounds(e, e.overlap, k, attacked, None),)
+    return _bounds(e, e.overlap, k, attacked, "+"), _bounds(e, e.opposite, k, attacked, "-")
+
+
+def bounds_text(e: Explanation, k: int = 0, name: str = "AO", signs: Signs = PLOT_SIGNS) -> tuple[str, ...]:
+    """Word the overlap of sample k, "AO ≤ -3.20", once for each half of the ball if both were bounded."""
+    return tuple(bound_text(side, e.guarantee, e.settings, name, signs) for side in bounds_of(e, k))
+
+
+def _bounds(e: Explanation, overlap: Overlap, k: int, attacked: float | None, half: Half | None) -> OverlapBounds:
+    value, reached, nominal = (float(numbers[k]) for numbers in (overlap.full, overlap.full_lower, overlap.nominal))
+    known: dict[str, Any] = {} if math.isnan(value) else {_BOUND_OF[e.guarantee]: value}
+    if reached > nominal and e.guarantee in ("certified", "none"):
+        known["searched"] = reached
+    level = confidence(e.settings) if e.guarantee == "probable" else None
+    return OverlapBounds(nominal, attacked=attacked, half=half, level=level, **known)
+
+
+def _objective(e: Explanation) -> object:
+    return e.settings.get("objective", "margin")

@@ -1,0 +1,111 @@
+"""Titles and captions of figures: the verdict on a sample, facts about its scores, and the scores that are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from proofmap.explainers.batching import score_of
+from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.statements.explained_verdict import bounds_text, verdict_of
+from proofmap.explainers.statements.proven_ranks import noun, ranks, searched, standing
+from proofmap.text.verdict_wording import sentence
+from proofmap.text.wording import around, beside
+
+_GAIN_TOLERANCE = 1e-4  # relative to max(1, |gain|): the sum of the scores equals the attack's gain up to this
+
+
+def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
+    """Return the title of sample k: its class, the verdict on its ball, and the bound."""
+    target, predicted = int(e.target[k]), int(e.predicted[k])
+    label = beside(e.label(k), predicted, lambda number: _class(number, names))
+    aim, verdict = _class(target, names), verdict_of(e, k)
+    ball = f"the ball ({around(e.settings, k, len(e))})"
+    answer = sentence(verdict, ball, rigorous=bool(e.settings.get("rigorous")), aim=aim)
+    if verdict.kind == "own":
+        return f"{_class(predicted, names)}{label}, towards {aim} · {answer}"
+    if e.opposite is not None:
+        raised, lowered = bounds_text(e, k)
+        halves = f"raising: {raised}; lowering: {lowered}"
+        return f"{_class(predicted, names)}{label}, towards {aim} · {answer}; {halves}{known(e, k)}"
+    aside = label if target == predicted else f" (predicted: {_class(predicted, names)}{label})"
+    return f"{aim}{aside} · {answer}; {bounds_text(e, k)[0]}{known(e, k)}"
+
+
+def known(e: Explanation, k: int) -> str:
+    """Return what is known about the scores of sample k, such as the groups that are proven to matter most."""
+    facts = [ranks(e, k).sentence if searched(e) else "", standing(e, k), _summed(e, k)]
+    return "".join(f"; {fact}" for fact in facts if fact)
+
+
+def _summed(e: Explanation, k: int) -> str:
+    """Compare the sum of the scores of sample k with the attack's gain, for PathEVA; "" for other methods."""
+    if e.method != "PathEVA":
+        return ""
+    gain = float(e.overlap.full[k].double() - e.overlap.nominal[k].double())
+    total = float(e.scores[k].double().sum())
+    if abs(total - gain) <= _GAIN_TOLERANCE * max(1.0, abs(gain)):
+        return f"the scores sum to {total:.2f}, the whole gain of the attack"
+    return f"the scores sum to {total:.4f}, but the attack gained {gain:.4f}"
+
+
+def _class(k: int, names: Sequence[str] | None) -> str:
+    return f"class {k}" if names is None else _cut(str(names[k]), 60)
+
+
+def _cut(text: str, length: int) -> str:
+    """Return the text on one line of at most `length` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def caption(e: Explanation) -> str:
+    """Return the formula of a score, what is proven about it, and the meaning of the colours."""
+    is_drop = _agree(e.scores, score_of(e.overlap) - (0 if e.opposite is None else score_of(e.opposite)))
+    if not is_drop:
+        formula = f"score of {_cut(e.method, 32)}"
+    elif e.opposite is None:
+        formula = "score = AO(B) - AO(B_u)"
+    else:
+        formula = "score = φ(+) - φ(-), φ = AO(B) - AO(B_u)"
+    lines = [f"{formula},", importance(e) if is_drop else "an importance, not itself proven"]
+    if e.signed:
+        ink = e.x.ndim == 3 or (e.x.ndim == 4 and e.x.shape[1] == 1)
+        add, remove = ("add ink", "remove it") if ink else ("raise it", "lower it")
+        lines.append(f"red: {add}, blue: {remove}" if e.opposite else "red: positive, blue: negative")
+    return "\n".join(lines)
+
+
+def importance(e: Explanation) -> str:
+    """Return what is proven about the scores themselves, in a few words."""
+    return "an importance; its interval is proven" if searched(e) else "an importance, not itself proven"
+
+
+def _agree(scores: Tensor, drop: Tensor) -> bool:
+    """Return whether the scores are the differences of overlaps, up to rounding errors."""
+    if scores.shape != drop.shape or not bool(drop.isfinite().all()):
+        return False
+    return torch.allclose(scores.double(), drop.double(), rtol=1e-4, atol=1e-5 * float(drop.abs().max()))
+
+
+def selection(e: Explanation, bars: int) -> str:
+    """Return a sentence on which scores are drawn as bars."""
+    groups = e.scores.shape[1]
+    which = f"the {bars} largest of {groups} scores" if bars < groups else f"all {groups} scores"
+    return f"{which}, by {noun(e) if e.x.ndim == 2 else 'variable'}"
+
+
+def group_name(names: Sequence[str], values: Sequence[float] | None = None) -> str:
+    """Name a group by its columns, at most three of them.
+
+    With values, a single column is named "name = value", and a one-hot block by its active column.
+    """
+    if values is not None and len(names) == 1:
+        value = f" = {values[0]:.4g}"
+        return f"{_cut(names[0], 32 - len(value))}{value}"
+    if values is not None and sorted(values) == [0.0] * (len(names) - 1) + [1.0]:
+        return _cut(names[list(values).index(1.0)], 32)
+    text = ", ".join(names[:3]) + ("…" if len(names) > 3 else "")
+    return _cut(text, 32)
