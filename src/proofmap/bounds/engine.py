@@ -79,7 +79,8 @@ def solve_plans(
     The hidden nodes are the inputs of the nonlinear nodes of `with_pairwise_maxima(graph)`. They come from the plans
     with passes for hidden nodes. If there are several, the intervals are intersected.
 
-    until: a time of `time.monotonic`. The last pass of "shared", which tightens the bounds of members, ends then.
+    until: a time of `time.monotonic`. The passes for hidden nodes end then, and the nodes left keep the intervals of
+    interval arithmetic. The last pass of "shared", which tightens the bounds of members, ends too.
     """
     keep_freed()
     with full_precision(specification.device), plain_sums() if rigorous else nullcontext(), torch.no_grad():
@@ -116,7 +117,7 @@ class _SolveTask:
     specification: Tensor  # (C, R, classes)
     floor: Tensor | None  # (C,)
     keep_hidden: bool  # whether the intervals of hidden nodes are returned
-    until: float  # the end of the last pass, on the clock of `time.monotonic`
+    until: float  # the end of the passes for hidden nodes and of the last pass, on the clock of `time.monotonic`
 
     def on(self, cases: Cases, index: Tensor) -> _SolveTask:
         """Return the task for other cases. Case k takes the specification and floor of this task's case index[k]."""
@@ -227,7 +228,7 @@ def _walk(task: _SolveTask, shared: bool) -> tuple[Tensor, BoundState]:
     """
     plan, members = task.plan, task.cases.balls.members
     layers = LayerProgress.of(task.graph, task.specification.shape[1] * (members if shared else 1), bool(plan.hidden))
-    state, bounders = bound_nodes(task.graph, task.cases, plan, task.budget, layers, shared)
+    state, bounders = bound_nodes(task.graph, task.cases, plan, task.budget, layers, shared, task.until)
     with layers.at_output():
         full = 1 / members if shared else 1.0
         with progress.part(0.0, full):
@@ -239,9 +240,18 @@ def _walk(task: _SolveTask, shared: bool) -> tuple[Tensor, BoundState]:
 
 
 def bound_nodes(
-    graph: Graph, cases: Cases, plan: Plan, budget: int, layers: LayerProgress, for_members: bool = False
+    graph: Graph,
+    cases: Cases,
+    plan: Plan,
+    budget: int,
+    layers: LayerProgress,
+    for_members: bool = False,
+    until: float = inf,
 ) -> tuple[BoundState, dict[Pass, Bounder]]:
-    """Bound all nodes from the input to the output. Returns the state and the bounder of each pass."""
+    """Bound all nodes from the input to the output. Returns the state and the bounder of each pass.
+
+    until: a time of `time.monotonic`. Hidden nodes that are not tightened by then keep their intervals.
+    """
     state = BoundState(
         graph, cases, budget, for_members=for_members, arithmetic=plan.interval_hidden, rigorous=plan.rigorous
     )
@@ -249,8 +259,9 @@ def bound_nodes(
     for node in graph.nodes:
         with layers.at(node.name):
             if node_facts.is_nonlinear(node):
-                for one in plan.hidden:
-                    bounders[one].tighten_inputs(node)
+                with suppress(TimeoutError), time_limit(until):
+                    for one in plan.hidden:
+                        bounders[one].tighten_inputs(node)
                 if plan.final:
                     state.relax(node)
             state.interval(node.name)

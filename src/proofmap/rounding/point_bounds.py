@@ -12,7 +12,8 @@ from math import inf
 import torch
 from torch import Tensor
 
-from proofmap.bounds import Cases, Method, solve
+from proofmap.bounds import Cases, Method
+from proofmap.bounds.engine import solve_plans
 from proofmap.graph import Graph
 from proofmap.inputs.family import Family
 from proofmap.rounding.float32_sums import gamma
@@ -24,11 +25,17 @@ from proofmap.search.unstable_units import Units
 _ENTRIES_AT_ONCE = 2**22  # coefficients of points and units that are processed together: limits the memory
 
 
-def lower_bounds_at_points(graph: Graph, points: Tensor, forms: Tensor, method: Method, available: int) -> Tensor:
-    """Return lower bounds (K, R) of forms (K, R, classes) of the outputs at points (K, *shape), by a bound method."""
+def lower_bounds_at_points(
+    graph: Graph, points: Tensor, forms: Tensor, method: Method, available: int, until: float = inf
+) -> Tensor:
+    """Return lower bounds (K, R) of forms (K, R, classes) of the outputs at points (K, *shape), by a bound method.
+
+    until: as for `solve_plans`.
+    """
     still = torch.zeros_like(points)
     balls = Family(points, still, still, inf, still.flatten(1)[:, 0])
-    return -solve(graph, Cases(balls), -forms, method, "one-pass", available, rigorous=True)[:, 0]
+    above, _ = solve_plans(graph, Cases(balls), -forms, method, "one-pass", available, rigorous=True, until=until)
+    return -above[:, 0]
 
 
 def unit_lower_bounds(units: Units, delta: Tensor) -> Tensor:

@@ -251,13 +251,14 @@ class _Sample:
         if not self.rigorous or rule.enough > -inf:
             return rule
         if units is None:
-            return replace(rule, rounding_gap=_BOX_ROUNDING * (self.value - self.lower_bounds_until(inf)))
+            return replace(rule, rounding_gap=_BOX_ROUNDING * (self.value - self.lower_bounds_until(rule.deadline)))
         return replace(rule, rounding_gap=_PART_ROUNDING * rounding_of_bounds(units, self.delta))
 
     def lower_bounds_until(self, until: float) -> Tensor:
         """Return rigorous lower bounds (1 + G,) at x and at the points, B's first.
 
-        Each distinct point has its own back-substitution. A member whose point is left at time `until` keeps x.
+        Each distinct point has its own back-substitution. At time `until`, a member whose point is left keeps the
+        bound at x. There, the hidden nodes that are left keep the intervals of interval arithmetic.
         """
         points, which = torch.cat([self.balls.x, self.points]).unique(dim=0, return_inverse=True)
         number = torch.arange(len(which), device=which.device)
@@ -269,7 +270,9 @@ class _Sample:
                 break
             largest = (self.graph(points[some]).flatten(1) @ self.forms.T).argmax(1)
             forms = self.forms[largest, None]
-            lower[some] = lower_bounds_at_points(self.graph, points[some], forms, Backward(), self.available)[:, 0]
+            lower[some] = lower_bounds_at_points(
+                self.graph, points[some], forms, Backward(), self.available, until
+            )[:, 0]
         return lower[which[1:]].maximum(lower[which[0]])
 
 

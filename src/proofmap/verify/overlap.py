@@ -51,7 +51,8 @@ _SPENT = ("time", "memory", "units")  # reasons why a search stops before it kno
 _DROPS_TIME_SHARE = 0.1  # of the search time, after it, for direct bounds of the scores that it left open
 _FIRST_WORK_SHARE = 0.1  # share of the progress bar for the attack and the bounds before a search
 _ATTACK_TIME_SHARE = 0.25  # of the search time, at most, for lower bounds by attacks
-_MEMBERS_TIME_SHARE = 0.5  # of the search time: the bounds before the search are not improved on members after it
+_FIRST_TIME_SHARE = 0.8  # of the search time: after it, the bounds before the search are not tightened further
+_LEAST_FIRST_SECONDS = 0.5  # per sample: time for these bounds even if the search time is shorter
 _LEAST_SEARCH_SECONDS = 1e-3
 _DECISION_GAP = 1e-9  # gap of a search that only decides whether a value is below `enough`
 
@@ -312,7 +313,7 @@ def search_overlap(
         met = attack_lower_bounds(
             graph, family, forms, how.available, begin + _ATTACK_TIME_SHARE * seconds * family.count
         )
-        until = begin + _MEMBERS_TIME_SHARE * seconds * family.count
+        until = begin + max(_LEAST_FIRST_SECONDS, _FIRST_TIME_SHARE * seconds) * family.count
         upper, hidden = _bounds_before_search(graph, family, logits, forms, how, until)
     spent = (time.monotonic() - begin) / max(1, family.count)
     exact = replace(how.method.search, seconds=max(_LEAST_SEARCH_SECONDS, seconds - spent))
@@ -340,6 +341,8 @@ def _bounds_before_search(
         if not how.rigorous:
             return upper.double(), hidden
         left = (upper[:, 0] >= how.enough - _probability_margin(graph, how)).nonzero().flatten()
+        if not len(left):
+            return upper.double().expand(-1, family.members), hidden
     precise, balls = graph.to(family.x.device, torch.float64), family.pick(left)
     if family.x.dtype != torch.float64:
         balls = enlarge_balls(balls, unit_roundoff(family.x.dtype))
