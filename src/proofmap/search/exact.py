@@ -270,9 +270,9 @@ class _Sample:
                 break
             largest = (self.graph(points[some]).flatten(1) @ self.forms.T).argmax(1)
             forms = self.forms[largest, None]
-            lower[some] = lower_bounds_at_points(
-                self.graph, points[some], forms, Backward(), self.available, until
-            )[:, 0]
+            lower[some] = lower_bounds_at_points(self.graph, points[some], forms, Backward(), self.available, until)[
+                :, 0
+            ]
         return lower[which[1:]].maximum(lower[which[0]])
 
 
