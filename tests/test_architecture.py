@@ -287,3 +287,72 @@ def test_one_line_switches_all_warnings_off() -> None:
     found = [category for path in MODULES for category in warned(path.read_text(encoding="utf-8"))]
     assert set(found) == {"ProofmapWarning"}
     assert warned("import warnings\nwarnings.warn('a')\nwarnings.warn('b', UserWarning)") == ["", "UserWarning"]
+
+
+class ImportCycleError(Exception):
+    """A module needs a name of another module that is not defined yet."""
+
+
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that importing a module runs, in order: not those for type checkers, nor those in functions."""
+    for one in body:
+        if isinstance(one, ast.If) and "TYPE_CHECKING" in ast.unparse(one.test):
+            continue
+        yield one
+        if isinstance(one, ast.If | ast.Try):
+            yield from statements(one.body)
+
+
+def load(name: str, sources: dict[str, list[ast.stmt]], defined: dict[str, set[str]]) -> None:
+    """Import a module as Python does, with its packages first. `defined` has the names of each module so far."""
+    package, _, own = name.rpartition(".")
+    if package in sources:
+        load(package, sources, defined)
+    if name in defined:
+        return
+    names = defined[name] = set()
+    for one in sources[name]:
+        if isinstance(one, ast.ImportFrom) and one.module in sources:
+            load(one.module, sources, defined)
+            for alias in one.names:
+                if f"{one.module}.{alias.name}" in sources and alias.name not in defined[one.module]:
+                    load(f"{one.module}.{alias.name}", sources, defined)
+                elif alias.name not in defined[one.module] and one.module != "proofmap":  # it loads names when asked
+                    raise ImportCycleError(f"{name} imports {one.module}.{alias.name}")
+        names.update(bound(one))
+    if package in defined:
+        defined[package].add(own)
+
+
+def bound(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement of a module defines."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        yield from ((alias.asname or alias.name).partition(".")[0] for alias in statement.names)
+    elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        yield statement.name
+    elif isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+def cycles(modules: dict[str, str]) -> list[str]:
+    """The modules that cannot be imported first, each with the import that fails."""
+    sources, found = {name: list(statements(ast.parse(text).body)) for name, text in modules.items()}, []
+    for name in sources:
+        try:
+            load(name, sources, {})
+        except ImportCycleError as error:  # noqa: PERF203 - all of them are listed
+            found.append(f"{name}: {error}")
+    return found
+
+
+def test_every_module_can_be_imported_first() -> None:
+    assert cycles({module_name(path): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}) == []
+
+
+def test_an_import_cycle_is_found() -> None:
+    """`a` can be imported first: its name is defined when `b` asks for it."""
+    modules = {"a": "x = 1\nfrom b import y", "b": "from a import x\ny = x", "c": "from b import y"}
+    assert cycles(modules) == ["b: a imports b.y", "c: a imports b.y"]
+    modules["a"] = "x = 1\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from b import y"
+    assert cycles(modules) == []

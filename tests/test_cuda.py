@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap import search as tree
 from proofmap.attack.lower_bounds import attack_lower_bounds
 from proofmap.bounds import METHODS, Exact, named
 from proofmap.execution import Sampler
@@ -21,12 +20,14 @@ from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.metrics import METRICS
 from proofmap.rules import linear_operations as linear
 from proofmap.runtime import compiled_kernels
+from proofmap.search.exact import exact_bounds
 from proofmap.verify.objective import forms_of
 from tests.bounds import maps
 from tests.bounds.setting import both_sides, mask_for
 from tests.metrics.models import network
 from tests.metrics.test_metric import X, made, subject
 from tests.models import MODELS, Case, graph_of
+from tests.search.setting import hidden_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 CUDA = torch.device("cuda")
@@ -200,7 +201,8 @@ def test_several_searches_at_once_agree_with_one_after_the_other() -> None:
     for workers in (1, 4):
         met = attack_lower_bounds(graph, family, forms, 2**34)
         known = torch.full_like(met.value, 99.0)
-        closing = tree.exact_bounds(graph, family, met, known, Exact(gap=0.01, seconds=5), 2**34, workers=workers)
+        hidden = hidden_of(graph, family)
+        closing = exact_bounds(graph, family, met, known, hidden, Exact(gap=0.01, seconds=5), 2**34, workers=workers)
         assert {one.stopped for one in closing.results} <= {"", "time"}
         assert bool((closing.upper < 99).all())
         values = (graph(met.points.flatten(0, 1)).view(6, 5, -1) @ forms.mT).amax(2)

@@ -27,6 +27,7 @@ from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.ops import compute
 from proofmap.graph.walk import push
 from proofmap.inputs.window_forms import WindowForms, places_of_entries
+from proofmap.rounding.bound_errors import RoundingErrors
 from proofmap.rounding.float32_sums import gamma
 from proofmap.rounding.rigorous_support import has_error_bounds
 from proofmap.rules import RULES, Interval, Linear
@@ -275,13 +276,13 @@ def test_what_counts_as_one_rounding_is_summed_in_float64() -> None:
         assert isinstance(rule, Linear)
         form = torch.randn(3, *node.shape)
         double = rule.adjoint(node.to(form.device, torch.float64), shapes, form.double())[0].float()
-        assert known.rounding is not None
-        (dense,), _ = known.rounding.pull(node, form)
+        assert isinstance(known.rounding, RoundingErrors)
+        (dense,), _ = known.rounding.pull(node, shapes, form)
         assert torch.equal(dense, double)
         assert not torch.equal(rule.adjoint(node, shapes, form)[0], double)
         places, _ = places_of_entries(torch.zeros(3, dtype=torch.int64), torch.arange(3), node.shape)
         window = WindowForms(torch.randn(3, node.shape[0], 2, 2), places, (1, 1), (0, 0), node.shape)
-        (seen,), _ = known.rounding.pull(node, window)
+        (seen,), _ = known.rounding.pull(node, shapes, window)
         assert isinstance(seen, WindowForms)
         whole = rule.adjoint(node.to(form.device, torch.float64), shapes, window.dense().double())[0].float()
         assert torch.equal(seen.dense(), whole) == in_windows
@@ -295,7 +296,7 @@ def test_lines_pay_for_what_they_read() -> None:
     """Through moved lines a row gets what it would pay at the ReLU and at the convolution before it."""
     graph, known = convolved()
     conv, relu = graph.nodes[3:5]
-    assert known.rounding is not None
+    assert isinstance(known.rounding, RoundingErrors)
     form, owner = torch.randn(5, *relu.shape), torch.zeros(5, dtype=torch.int64)
     lines = known.relaxations[relu.name]
     moved, paid = known.rounding.move_outward(relu, lines, form)
@@ -312,7 +313,7 @@ def test_a_sum_of_two_has_the_sign_that_it_has_without_rounding() -> None:
     other = b.add_node("minus", "affine", [b.input], weight=-torch.ones(1))
     graph = b.finish(b.add("sum", b.input, other), torch.device("cpu"), torch.float32)
     known = BoundState(graph, Cases(Ball(0.0).at(torch.ones(1, 2))), 2**20, False, True, rigorous=True)
-    assert known.rounding is not None
+    assert isinstance(known.rounding, RoundingErrors)
     zero, one, third = torch.zeros(1, 2), torch.ones(1, 2), torch.full((1, 2), 2**-24 / 3)
     node = graph["sum"]
     found = known.rounding.interval_arithmetic(node, [Interval(zero, one), Interval(zero, third)])

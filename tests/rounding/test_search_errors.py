@@ -24,6 +24,7 @@ from proofmap.bounds import Backward, Cases, Exact
 from proofmap.bounds.engine import bound_nodes
 from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.errors import BoundError
+from proofmap.rounding.point_bounds import lower_bounds_at_points, rounding_of_bounds, unit_lower_bounds
 from proofmap.rounding.search_errors import (
     FLOAT64_UNIT,
     add_evaluation_error,
@@ -38,11 +39,10 @@ from proofmap.search.branch_and_bound import SearchTree
 from proofmap.search.exact import units_of_balls
 from proofmap.search.frontier import SearchResult
 from proofmap.search.input_splitting import BallGeometry
-from proofmap.search.rounding_gap import bounds_at_points, gap_of_units
 from proofmap.search.unstable_units import UnitRows, Units
 from proofmap.verify.objective import Objective, forms_of
 from tests.bounds.setting import BUDGET
-from tests.search.setting import BALLS, GAP, MASK, STRAIGHT, exact_overlaps, network, setting
+from tests.search.setting import BALLS, GAP, MASK, STRAIGHT, exact_overlaps, hidden_of, network, setting
 
 SINGLE = 2.0**-24
 module = import_module("proofmap.search.exact")
@@ -74,7 +74,8 @@ def asked(one: Hostile) -> tuple[pm.Graph, pm.Family, Tensor]:
 
 
 def units_of(one: Hostile) -> Units:
-    found = units_of_balls(*asked(one), BUDGET, rigorous=True)
+    graph, family, forms = asked(one)
+    found = units_of_balls(graph, family, forms, hidden_of(graph, family, rigorous=True), BUDGET, rigorous=True)
     assert found is not None
     return found
 
@@ -507,7 +508,7 @@ def test_intervals_of_units_are_moved_outward() -> None:
     plan = replace(Backward().plans[0], rigorous=True)
     graph = one.graph
     known, _ = bound_nodes(graph, Cases(one.family), plan, BUDGET, LayerProgress.of(graph, 1, back=True))
-    units = units_of_balls(graph, one.family, one.forms, BUDGET, rigorous=True)
+    units = units_of_balls(graph, one.family, one.forms, known.intervals, BUDGET, rigorous=True)
     assert units is not None
     first = next(node for node in graph.nodes if node.op == "clamp")
     ends, low = known.intervals[first.inputs[0]], first.attributes["low"]
@@ -518,32 +519,67 @@ def test_intervals_of_units_are_moved_outward() -> None:
         assert Fraction(float(units.interval.upper[k])) >= Fraction(float(ends.upper[0, e])) - Fraction(low)
 
 
-def test_values_at_points_are_told_from_both_sides() -> None:
-    one = wild(1)
+def moved_by(one: Hostile, points: list[Array]) -> Tensor:
+    """The differences of points to x, in float64."""
+    return torch.tensor(np.stack(points), dtype=torch.float64) - torch.tensor(one.x, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_lower_bounds_at_points_hold_for_every_run(seed: int) -> None:
+    """Of the network itself, and of its units: both are below every run, and not much further than float32 is off."""
+    one = wild(seed)
     points = one.points(8, 3)
-    graph, _, forms = asked(one)
-    at = torch.tensor(np.stack(points), dtype=torch.float64)
-    low, high = bounds_at_points(graph, at, forms.expand(len(at), -1, -1), BUDGET)
-    apart = 0.0
+    graph, family, forms = asked(one)
+    at = family.x + moved_by(one, points)
+    own = lower_bounds_at_points(graph, at, forms.expand(len(at), -1, -1), Backward(), BUDGET).amax(1)
+    shared = unit_lower_bounds(units_of(one), moved_by(one, points))
+    off, below = 0.0, 0
     for k, point in enumerate(points):
         values = [max(margins(one, layers[-1])) for layers in runs(one, point)]
-        assert Fraction(float(low[k])) <= min(values) <= max(values) <= Fraction(float(high[k]))
-        apart = max(apart, float(max(values) - min(values)))
-    assert apart > 1e-3
+        off = max(off, float(max(values) - min(values)))
+        below += float(min(values)) < float((graph(at[k : k + 1]) @ forms.T).max())
+        assert Fraction(float(own[k])) <= min(values)
+        assert Fraction(float(shared[k])) <= min(values)
+    value = (graph(at) @ forms.T).amax(1)
+    assert off > 1e-3
+    assert below > 3  # the value in float64 is no lower bound
+    assert float((value - own).max()) < 100 * off
+    assert float((value - shared).max()) < 500 * off
+
+
+def test_a_unit_may_have_either_sign_at_a_point() -> None:
+    """z is below 0 over the reals, and above 0 in float32, where its sum cancels badly. The margin is -1 - z⁺."""
+    rng, either = np.random.default_rng(0), 0
+    for _ in range(20):
+        x, weight = rng.uniform(0.3, 0.7, 6).astype(np.float32), (1e5 * rng.normal(size=(1, 6))).astype(np.float32)
+        bias = -(weight.astype(float) @ x) - 1e-4
+        parts = (
+            (weight, bias.astype(np.float32)),
+            (np.array([[-1.0], [0.0]], np.float32), np.array([-1, 0], np.float32)),
+        )
+        one = Hostile("kink", parts, x, pm.Ball(0.01, domain=(0, 1)), 1)
+        low = Fraction(float(unit_lower_bounds(units_of(one), moved_by(one, [x]))[0]))
+        exact, *rounded = runs(one, x)
+        for layers in (exact, *rounded):
+            assert low <= margins(one, layers[-1])[0]
+            either += exact[0][0] < 0 < layers[0][0]
+    assert either > 10
 
 
 def test_what_roundings_take_is_room_beside_the_gap() -> None:
     """At a point of a network it is what a bound adds there; a search that lets it be ends by itself."""
     one = setting("dense")
-    units = units_of_balls(one.graph, enlarge_balls(one.family, FLOAT64_UNIT), one.forms, BUDGET, rigorous=True)
+    balls = enlarge_balls(one.family, FLOAT64_UNIT)
+    hidden = hidden_of(one.graph, balls, rigorous=True)
+    units = units_of_balls(one.graph, balls, one.forms, hidden, BUDGET, rigorous=True)
     assert units is not None
     delta = one.family.sample(5, torch.Generator().manual_seed(0))[:, 0].flatten(1)
-    taken = gap_of_units(units, delta)
-    low, high = bounds_at_points(
-        one.graph, one.family.x + delta.view(-1, *one.family.shape), one.forms.expand(5, -1, -1), BUDGET
-    )
-    assert bool((taken > (high - low) / 2).all())
-    assert bool((taken < 10 * (high - low)).all())
+    at = one.family.x + delta.view(-1, *one.family.shape)
+    value = (one.graph(at) @ one.forms.T).amax(1)
+    own = lower_bounds_at_points(one.graph, at, one.forms.expand(5, -1, -1), Backward(), BUDGET).amax(1)
+    taken, least = rounding_of_bounds(units, delta), value - own
+    assert bool((taken > least / 2).all())
+    assert bool((taken < 10 * least).all())
 
 
 def test_lower_sides_are_lowered_and_scores_lie_in_their_intervals(few: None) -> None:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 import proofmap as pm
 from fuzz.hunting.pieces import largest
 from proofmap import Family, Graph
-from proofmap.bounds import Exact
+from proofmap.bounds import Backward, Cases, Exact
+from proofmap.bounds.engine import solve_plans
 from proofmap.graph.ops import compute
 from proofmap.rules import Interval
 from proofmap.search.ball_maxima import SampleBalls
@@ -38,13 +39,21 @@ class Setting:
 
     @property
     def units(self) -> Units:
-        found = units_of_balls(self.graph, self.family, self.forms, BUDGET)
+        found = units_of_balls(self.graph, self.family, self.forms, hidden_of(self.graph, self.family), BUDGET)
         assert found is not None
         return found
 
     @property
     def balls(self) -> SampleBalls:
         return SampleBalls(self.family)
+
+
+def hidden_of(graph: Graph, family: Family, *, rigorous: bool = False) -> dict[str, Interval]:
+    """Return intervals of the hidden nodes on the balls, by CROWN."""
+    row = family.x.new_zeros(family.count, 1, graph.classes)
+    return solve_plans(graph, Cases(family), row, Backward(), "one-pass", BUDGET, rigorous=rigorous, keep_hidden=True)[
+        1
+    ]
 
 
 def _dense(*sizes: int, bend: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:

@@ -20,13 +20,13 @@ from proofmap.attack.lower_bounds import AttackBounds
 from proofmap.bounds import Exact
 from proofmap.errors import InputError, RoomError
 from proofmap.runtime import precision
-from proofmap.search import ExactBounds, exact_bounds
 from proofmap.search.branch_and_bound import SearchTree
+from proofmap.search.exact import ExactBounds, exact_bounds
 from proofmap.verify.objective import Objective, forms_of
 from proofmap.verify.overlap import Overlap
 from tests.bounds.setting import BUDGET
 from tests.models import MODELS, graph_of
-from tests.search.setting import BALLS, GAP, MASK, exact_overlaps, network
+from tests.search.setting import BALLS, GAP, MASK, exact_overlaps, hidden_of, network
 
 pytestmark = pytest.mark.slow  # some forty seconds
 
@@ -120,8 +120,8 @@ def searched(
     """Return the result of a search, the lower bounds, and the exact values."""
     graph, family, forms, exactly = asked(count)
     found = lower_bounds.attack_lower_bounds(graph, family, forms, BUDGET)
-    known = torch.full_like(found.value, 9.0)
-    return exact_bounds(graph, family, found, known, exact, BUDGET, enough, workers), found, exactly
+    known, hidden = torch.full_like(found.value, 9.0), hidden_of(graph, family)
+    return exact_bounds(graph, family, found, known, hidden, exact, BUDGET, enough, workers), found, exactly
 
 
 def test_what_ends_a_search_is_said() -> None:
@@ -241,7 +241,7 @@ def test_what_is_known_to_meet_is_not_searched(monkeypatch: pytest.MonkeyPatch) 
     family, forms = pm.Ball(0.5).at(x, MASK), torch.tensor([[[1.0, -1.0, 0.0]]], dtype=torch.float64)
     found = lower_bounds.attack_lower_bounds(graph, family, forms, BUDGET)
     monkeypatch.delattr(module, "branch_and_bound")
-    closing = exact_bounds(graph, family, found, found.value + 1e-6, Exact(), BUDGET)
+    closing = exact_bounds(graph, family, found, found.value + 1e-6, {}, Exact(), BUDGET)
     assert closing.results[0].stopped == ""
     assert torch.equal(closing.upper, found.value + 1e-6)
 

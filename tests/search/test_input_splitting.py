@@ -47,7 +47,7 @@ def asked(one: Setting) -> InputSplittingProblem:
 
 
 def searched(
-    one: Setting, reached: Tensor, seconds: float = 60.0, known: Tensor | None = None, **goal: Any
+    one: Setting, reached: Tensor, seconds: float = 1e6, known: Tensor | None = None, **goal: Any
 ) -> SearchResult:
     """Search with fixed lower bounds, which offered points do not improve."""
     aim = StoppingRule(**{"gap": GAP, "deadline": time.monotonic() + seconds, "memory": 2**30, **goal})
@@ -192,7 +192,7 @@ def test_points_that_are_offered_are_taken_into_account() -> None:
         seen.append(delta)
         return exact.clone()
 
-    goal = StoppingRule(GAP, time.monotonic() + 60, 2**30)
+    goal = StoppingRule(GAP, time.monotonic() + 1e6, 2**30)
     with torch.no_grad():
         found = split_inputs(asked(one), torch.full_like(exact, KNOWN), exact - 1, goal, offer, lambda *_: None)
     assert seen

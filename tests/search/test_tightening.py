@@ -24,7 +24,8 @@ def closer(one: Setting, parts: int, until: float = inf, memory: int = 2**30, *,
     goal = StoppingRule(GAP, inf, memory)
     if halted:
         goal.halted.set()
-    return tighten_units(one.units, one.balls, goal, parts=parts, at_once=10**4, until=until)
+    interval = tighten_units(one.units, one.balls, goal, parts=parts, at_once=10**4, until=until)
+    return one.units.eliminate_stable(interval)
 
 
 def grown(units: Units, one: Setting, parts: int) -> tuple[IntervalForest, Tensor]:
@@ -33,7 +34,7 @@ def grown(units: Units, one: Setting, parts: int) -> tuple[IntervalForest, Tenso
     k = torch.arange(level.start, level.stop)
     ends = torch.cat([units.interval.upper[k], -units.interval.lower[k]])
     forest = IntervalForest(Brancher(units.units_as_rows(level, k), one.balls), ends, parts, kinks=level.node is None)
-    forest.brancher.compute_implied(forest.bound_roots(), at_once=10**4, until=inf)
+    forest.brancher.compute_implied(forest.bound_roots(inf), at_once=10**4, until=inf)
     while forest.split_leaves():
         pass
     return forest, ends

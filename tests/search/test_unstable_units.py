@@ -15,7 +15,7 @@ from proofmap.search.exact import units_of_balls
 from proofmap.search.unstable_units import Units
 from tests.bounds.setting import BUDGET
 from tests.models import MODELS, graph_of
-from tests.search.setting import BALLS, NETWORKS, Setting, points, run, setting
+from tests.search.setting import BALLS, NETWORKS, Setting, hidden_of, points, run, setting
 
 
 def agrees(one: Setting) -> None:
@@ -63,7 +63,9 @@ def test_with_settings_that_networks_have(name: str, eps: float) -> None:
 def test_an_operation_of_several_numbers_has_none() -> None:
     case = MODELS["max_pool2d padded"]
     graph, x = graph_of(case, torch.float64), case.inputs(1, torch.float64)
-    assert units_of_balls(graph, pm.Ball(0.3).at(x), torch.eye(graph.classes, dtype=torch.float64), BUDGET) is None
+    family = pm.Ball(0.3).at(x)
+    forms = torch.eye(graph.classes, dtype=torch.float64)
+    assert units_of_balls(graph, family, forms, hidden_of(graph, family), BUDGET) is None
 
 
 @pytest.mark.parametrize("name", ["product", "matrix product", "softmax", "attention"])
@@ -76,10 +78,8 @@ def test_what_several_branches_make_has_none_and_no_interval_is_looked_for(
     monkeypatch.setattr(import_module("proofmap.search.exact"), "bound_nodes", settle)
     case = MODELS[name]
     x = case.inputs(1, torch.float64)
-    assert (
-        units_of_balls(graph_of(case, torch.float64), pm.Ball(0.1).at(x), torch.eye(3, dtype=torch.float64), BUDGET)
-        is None
-    )
+    family, forms = pm.Ball(0.1).at(x), torch.eye(3, dtype=torch.float64)
+    assert units_of_balls(graph_of(case, torch.float64), family, forms, {}, BUDGET) is None
 
 
 def test_what_is_linear_has_none() -> None:

@@ -250,10 +250,10 @@ def test_bad_models(x: Tensor) -> None:
 
 
 def test_bad_models_are_found_before_bounds_are_computed(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*args: object) -> Tensor:
+    def never(*args: object, **rest: object) -> Tensor:
         raise AssertionError("bounds were computed")
 
-    monkeypatch.setattr(sys.modules["proofmap.verify.overlap"], "solve", never)
+    monkeypatch.setattr(sys.modules["proofmap.verify.overlap"], "solve_plans", never)
     with pytest.raises(InputError):
         pm.overlap(pm.zoo.mnist_mlp(), x, BALL, target=77)
     with pytest.raises(InputError):
@@ -315,7 +315,7 @@ def test_an_attack_takes_of_the_time_of_its_search(monkeypatch: pytest.MonkeyPat
         return attacked(*arguments)
 
     def close(*arguments: Any, **how: Any) -> Any:
-        asked.append((0.0, arguments[4].seconds))
+        asked.append((0.0, arguments[5].seconds))
         return closed(*arguments, **how)
 
     monkeypatch.setattr(overlaps, "attack_lower_bounds", reach)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.walk import ancestors, pull
 from proofmap.inputs.window_forms import WindowForms
-from proofmap.rounding.bound_errors import RoundingErrors
+from proofmap.rounding.exact_arithmetic import ExactArithmetic
 from proofmap.rules import RULES, Form, Linear
 from proofmap.rules.rule import AnyForm, Pullable
 from proofmap.runtime.memory import bytes_needed
+
+_EXACT = ExactArithmetic()
 
 
 def backsubstitute(
@@ -23,7 +26,7 @@ def backsubstitute(
     owner: Tensor,
     relaxations: Mapping[str, Pullable],
     watch: Callable[[Node, Form], object] = lambda node, form: None,
-    rounding: RoundingErrors | None = None,
+    rounding: ExactArithmetic = _EXACT,
 ) -> tuple[dict[str, AnyForm], Tensor]:
     """Bound linear forms A of a node's value by forms of earlier nodes.
 
@@ -35,46 +38,57 @@ def backsubstitute(
 
     Args:
         watch: called with each node that is passed and the form of its value.
-        rounding: if given, the bias includes the rounding errors of all operations that are passed. It also includes
-            the rounding errors at the input, over the whole ball.
+        rounding: the bias includes these rounding errors: of all operations that are passed, and at the input, over
+            the whole ball.
     """
+    forms, bias, error = backsubstitute_with_errors(graph, start, form, owner, relaxations, watch, rounding)
+    return forms, bias + error
+
+
+def backsubstitute_with_errors(
+    graph: Graph,
+    start: str,
+    form: AnyForm,
+    owner: Tensor,
+    relaxations: Mapping[str, Pullable],
+    watch: Callable[[Node, Form], object],
+    rounding: ExactArithmetic,
+) -> tuple[dict[str, AnyForm], Tensor, Tensor]:
+    """Substitute forms back as `backsubstitute` does, and return (forms, biases without errors, errors), (K,) each."""
     paid: dict[str, int] = {}  # nodes whose rounding errors are already included in a relaxation
     bias = (form.values if isinstance(form, WindowForms) else form).new_zeros(len(form))
+    error = torch.zeros_like(bias)
 
     def step(node: Node, form: Any) -> tuple[Any, ...] | None:
-        nonlocal bias
+        nonlocal bias, error
         watch(node, form)
         rule = RULES[node.op]
         offset: Tensor | None
         if isinstance(rule, Linear):
             shapes = tuple(graph[i].shape for i in node.inputs)
-            parts, offset = rule.pull(node, shapes, form) if rounding is None else rounding.pull(node, form)
+            parts, offset = rounding.pull(node, shapes, form)
         elif node.name in relaxations:
-            relaxation = relaxations[node.name]
-            if rounding is not None:
-                relaxation, included = rounding.move_outward(node, relaxation, form)
-                paid.update(included)
+            relaxation, included = rounding.move_outward(node, relaxations[node.name], form)
+            paid.update(included)
             parts, offset = relaxation.pull(form, owner)
         else:
             return None
         if offset is not None:
             bias = bias + offset
-        if rounding is not None:
-            bias = bias + rounding.row_error(
-                node, form, owner, first=node.name == start, paid_products=paid.get(node.name, -1)
-            )
+        error = error + rounding.row_error(
+            node, form, owner, first=node.name == start, paid_products=paid.get(node.name, -1)
+        )
         return tuple(part.dense() if isinstance(part, WindowForms) and part.covers else part for part in parts)
 
     def add_joined_errors(name: str, form: Any) -> None:
-        nonlocal bias
-        if rounding is not None:
-            bias = bias + rounding.sum_error(name, form, owner)
+        nonlocal error
+        error = error + rounding.sum_error(name, form, owner)
 
     start_form: Any = form
     final_forms = pull(graph, start, start_form, step, add_joined_errors)
-    if rounding is not None and graph.input.name in final_forms:
-        bias = bias + rounding.concretisation_error(final_forms[graph.input.name], owner)
-    return final_forms, bias
+    if graph.input.name in final_forms:
+        error = error + rounding.concretisation_error(final_forms[graph.input.name], owner)
+    return final_forms, bias, error
 
 
 def bytes_per_row(graph: Graph, start: str, members: int, itemsize: int) -> int:

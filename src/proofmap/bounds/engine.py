@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
@@ -23,9 +23,11 @@ from proofmap.graph.ir import Graph
 from proofmap.graph.rewrite.bilinear import with_entrywise_products
 from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.rounding.rigorous_support import check_error_bounds
+from proofmap.rules import Interval
 from proofmap.runtime import progress
 from proofmap.runtime.memory import bytes_needed, keep_freed, row_chunk_bytes, run_in_chunks
 from proofmap.runtime.precision import full_precision, plain_sums
+from proofmap.runtime.time_limit import time_limit
 
 Sharing = Literal["shared", "one-pass", "separate"]
 
@@ -56,6 +58,30 @@ def solve(
     >>> pm.bounds.solve(graph, cases, first, pm.bounds.Backward(), "shared", 10**9).shape    # of the logit of class 0
     torch.Size([2, 1, 1])
     """
+    return solve_plans(graph, cases, specification, method, sharing, budget, floor, rigorous=rigorous)[0]
+
+
+def solve_plans(
+    graph: Graph,
+    cases: Cases,
+    specification: Tensor,
+    method: Method,
+    sharing: Sharing,
+    budget: int,
+    floor: Tensor | None = None,
+    *,
+    rigorous: bool = False,
+    keep_hidden: bool = False,
+    until: float = inf,
+) -> tuple[Tensor, dict[str, Interval]]:
+    """Bound the rows as `solve` does; with `keep_hidden`, also return intervals (C, *shape) of hidden nodes on B.
+
+    The hidden nodes are the inputs of the nonlinear nodes of `with_pairwise_maxima(graph)`. They come from the plans
+    with passes for hidden nodes. If there are several, the intervals are intersected.
+
+    until: a time of `time.monotonic`. The passes for hidden nodes end then, and the nodes left keep the intervals of
+    interval arithmetic. The last pass of "shared", which tightens the bounds of members, ends too.
+    """
     keep_freed()
     with full_precision(specification.device), plain_sums() if rigorous else nullcontext(), torch.no_grad():
         if rigorous:
@@ -63,17 +89,21 @@ def solve(
             assert cases.cut is None, "the rounding errors of cuts are not known"
         plans = tuple(replace(plan, rigorous=rigorous) for plan in method.plans)
         best = torch.tensor(inf, dtype=specification.dtype, device=specification.device)
+        hidden: dict[str, Interval] = {}
         for k, plan in enumerate(plans):
-            task = _SolveTask(graph, plan, budget, cases, specification, floor)
+            keep = keep_hidden and bool(plan.hidden)
+            task = _SolveTask(graph, plan, budget, cases, specification, floor, keep, until)
             with progress.part(k / len(plans), (k + 1) / len(plans)):
-                best = torch.minimum(best, _solve(task, sharing))
+                value, found = _solve(task, sharing)
+            best = torch.minimum(best, value)
+            hidden |= {name: (hidden.get(name, one) & one).uncrossed() for name, one in found.items()}
         sound = best.isfinite() | best.isneginf() if cases.parted else best.isfinite()
         if not bool(sound.all()):
             values = ", or values that of float32" if rigorous else ""
             raise BoundError(
                 f"the bounds left the range of {best.dtype}{values}: take a smaller eps, tighter bounds or x.double()"
             )
-        return best if sharing == "separate" else torch.minimum(best, best[:, :1])
+        return best if sharing == "separate" else torch.minimum(best, best[:, :1]), hidden
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +116,8 @@ class _SolveTask:
     cases: Cases
     specification: Tensor  # (C, R, classes)
     floor: Tensor | None  # (C,)
+    keep_hidden: bool  # whether the intervals of hidden nodes are returned
+    until: float  # the end of the passes for hidden nodes and of the last pass, on the clock of `time.monotonic`
 
     def on(self, cases: Cases, index: Tensor) -> _SolveTask:
         """Return the task for other cases. Case k takes the specification and floor of this task's case index[k]."""
@@ -93,8 +125,11 @@ class _SolveTask:
         return replace(self, cases=cases, specification=self.specification[index], floor=floor)
 
 
-def _solve(task: _SolveTask, sharing: Sharing) -> Tensor:
-    """Bound the specification in pieces of cases, or of single members, that fit the budget."""
+def _solve(task: _SolveTask, sharing: Sharing) -> tuple[Tensor, dict[str, Interval]]:
+    """Bound the specification in pieces of cases, or of single members, that fit the budget.
+
+    Returns the bounds (C, members, R), and the intervals of hidden nodes on the full balls if the task keeps them.
+    """
     plan, balls = task.plan, task.cases.balls
     if plan.hidden:  # passes that bound hidden nodes can bound the differences of pairs too
         task = replace(task, graph=with_pairwise_maxima(task.graph, balls.x))
@@ -104,27 +139,44 @@ def _solve(task: _SolveTask, sharing: Sharing) -> Tensor:
     members = balls.members
     every = torch.arange(count * members, device=balls.x.device)
     if plan.rigorous and not (plan.hidden or plan.final) and sharing != "separate" and members > 1:
-        return _by_arithmetic(task)
+        return _by_arithmetic(task), {}
+    hidden: list[dict[str, Interval]] = []
     if sharing == "separate" or not plan.final:  # interval arithmetic has no forms to share
         value = task.specification.new_empty(count * members, rows)
 
         def alone(start: int, stop: int) -> None:
             part = every[start:stop]
             single = replace(task.on(task.cases.split(part), part // members), floor=None)
-            value[start:stop] = _walk(single, shared=False)[:, 0]
+            bounds, state = _walk(single, shared=False)
+            value[start:stop] = bounds[:, 0]
+            hidden.append(_hidden_intervals(task, state, part % members == 0))
 
         run_in_chunks(count * members, _cases_in(task, 1), alone)
-        return value.reshape(count, members, rows)
+        return value.reshape(count, members, rows), _concatenate(hidden)
 
     result = task.specification.new_empty(count, members, rows)
     shared = sharing == "shared" and members > 1 and any(one.refines for one in plan.final)
 
     def together(start: int, stop: int) -> None:
         part = every[start:stop]
-        result[start:stop] = _walk(task.on(task.cases.pick(part), part), shared)
+        result[start:stop], state = _walk(task.on(task.cases.pick(part), part), shared)
+        hidden.append(_hidden_intervals(task, state, torch.ones_like(part, dtype=torch.bool)))
 
     run_in_chunks(count, _cases_in(task, members if shared else 1), together)
-    return result
+    return result, _concatenate(hidden)
+
+
+def _hidden_intervals(task: _SolveTask, state: BoundState, wanted: Tensor) -> dict[str, Interval]:
+    """Return the intervals of the inputs of nonlinear nodes for the wanted cases, if the task keeps them."""
+    names = node_facts.hidden(task.graph) if task.keep_hidden else ()
+    return {name: state.interval(name).pick(wanted) for name in names}
+
+
+def _concatenate(parts: Sequence[dict[str, Interval]]) -> dict[str, Interval]:
+    return {
+        name: Interval(torch.cat([part[name].lower for part in parts]), torch.cat([part[name].upper for part in parts]))
+        for name in (parts[0] if parts else ())
+    }
 
 
 def _by_arithmetic(task: _SolveTask) -> Tensor:
@@ -169,11 +221,14 @@ def _bytes_of_walk(task: _SolveTask) -> int:
     return bytes_needed("walk", sum(node.size for node in task.graph.nodes), task.specification.element_size())
 
 
-def _walk(task: _SolveTask, shared: bool) -> Tensor:
-    """Make one walk over the graph and return bounds (C, members, R). For single balls, members is 1."""
+def _walk(task: _SolveTask, shared: bool) -> tuple[Tensor, BoundState]:
+    """Make one walk over the graph. For single balls, members is 1.
+
+    Returns bounds (C, members, R) and the state of all nodes.
+    """
     plan, members = task.plan, task.cases.balls.members
     layers = LayerProgress.of(task.graph, task.specification.shape[1] * (members if shared else 1), bool(plan.hidden))
-    state, bounders = bound_nodes(task.graph, task.cases, plan, task.budget, layers, shared)
+    state, bounders = bound_nodes(task.graph, task.cases, plan, task.budget, layers, shared, task.until)
     with layers.at_output():
         full = 1 / members if shared else 1.0
         with progress.part(0.0, full):
@@ -181,13 +236,22 @@ def _walk(task: _SolveTask, shared: bool) -> Tensor:
             best = _bound_output(task, state, final)
         with progress.part(full, 1.0):
             best = _last_pass(task, state, final, best) if shared else best
-    return best.masked_fill(state.empty[:, None, None], -inf) if task.cases.parted else best
+    return best.masked_fill(state.empty[:, None, None], -inf) if task.cases.parted else best, state
 
 
 def bound_nodes(
-    graph: Graph, cases: Cases, plan: Plan, budget: int, layers: LayerProgress, for_members: bool = False
+    graph: Graph,
+    cases: Cases,
+    plan: Plan,
+    budget: int,
+    layers: LayerProgress,
+    for_members: bool = False,
+    until: float = inf,
 ) -> tuple[BoundState, dict[Pass, Bounder]]:
-    """Bound all nodes from the input to the output. Returns the state and the bounder of each pass."""
+    """Bound all nodes from the input to the output. Returns the state and the bounder of each pass.
+
+    until: a time of `time.monotonic`. Hidden nodes that are not tightened by then keep their intervals.
+    """
     state = BoundState(
         graph, cases, budget, for_members=for_members, arithmetic=plan.interval_hidden, rigorous=plan.rigorous
     )
@@ -195,8 +259,9 @@ def bound_nodes(
     for node in graph.nodes:
         with layers.at(node.name):
             if node_facts.is_nonlinear(node):
-                for one in plan.hidden:
-                    bounders[one].tighten_inputs(node)
+                with suppress(TimeoutError), time_limit(until):
+                    for one in plan.hidden:
+                        bounders[one].tighten_inputs(node)
                 if plan.final:
                     state.relax(node)
             state.interval(node.name)
@@ -230,7 +295,8 @@ def _last_pass(task: _SolveTask, state: BoundState, final: Sequence[Bounder], be
     """Improve `best` (C, members, R) by relaxations of each member's own and one more pass for the rows that matter.
 
     For B itself this is the pass already made. With a floor, only the maximum over the rows matters. Then rows whose
-    bound is at most the member's new bound of its highest row keep their old bounds.
+    bound is at most the member's new bound of its highest row keep their old bounds. When the time of the task is over,
+    the members left keep theirs.
     """
     graph, members, floor = task.graph, task.cases.balls.members, task.floor
     matters = torch.ones_like(best, dtype=torch.bool) if floor is None else best > floor[:, None, None]
@@ -264,5 +330,6 @@ def _last_pass(task: _SolveTask, state: BoundState, final: Sequence[Bounder], be
             wanted = wanted & (flat[part] > flat[part].gather(1, highest))
         improve(wanted)
 
-    run_in_chunks(len(index), row_chunk_bytes(state.budget, best.device) // each, piece)
+    with suppress(TimeoutError), time_limit(task.until):
+        run_in_chunks(len(index), row_chunk_bytes(state.budget, best.device) // each, piece)
     return flat.view_as(best)

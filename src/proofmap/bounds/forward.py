@@ -62,16 +62,14 @@ class ForwardBounder(Bounder):
 
     def _add_rounding(self, node: Node, inputs: list[AffineBounds]) -> None:
         """Widen the forms of a node by their rounding errors."""
-        rounding, forms = self.state.rounding, self._forms[node.name]
-        if rounding is not None:
-            radius = rounding.forward_error(node, [self._size(one) for one in inputs])
-            lower, upper = forms.lower_bias - radius, forms.upper_bias + radius
-            self._forms[node.name] = replace(forms, lower_bias=lower, upper_bias=upper)
+        forms = self._forms[node.name]
+        radius = self.state.rounding.forward_error(node, [self._size(one) for one in inputs])
+        lower, upper = forms.lower_bias - radius, forms.upper_bias + radius
+        self._forms[node.name] = replace(forms, lower_bias=lower, upper_bias=upper)
 
     def _size(self, forms: AffineBounds) -> Tensor:
         """Return the largest magnitude of both forms on the ball, for the rounding errors."""
         rounding = self.state.rounding
-        assert rounding is not None
         below = rounding.form_magnitudes(forms.lower_weight, forms.lower_bias)
         return torch.maximum(below, rounding.form_magnitudes(forms.upper_weight, forms.upper_bias))
 
@@ -90,11 +88,10 @@ class ForwardBounder(Bounder):
         return RowBounds(rows, lower, upper)
 
     def _concretise(self, weight: Tensor, bias: Tensor, rows: BoundRows, sign: float) -> Tensor:
-        balls = self.state.balls
+        balls, rounding = self.state.balls, self.state.rounding
         form = sign * weight.flatten(2)[rows.case, :, rows.entry]  # (K, d)
         value = sign * bias.flatten(1)[rows.at]
-        if (rounding := self.state.rounding) is not None:
-            value = value + rounding.form_error(rounding.form_magnitudes(weight, bias), 1).flatten(1)[rows.at]
+        value = value + rounding.form_error(rounding.form_magnitudes(weight, bias), 1).flatten(1)[rows.at]
         form = form.unflatten(1, balls.shape)
         return value[:, None] + balls.concretise(form, rows.case, full_only=not self.state.for_members)
 
@@ -113,9 +110,8 @@ class ForwardBounder(Bounder):
             total = total + above @ reached.upper_weight.flatten(2).mT + below @ reached.lower_weight.flatten(2).mT
             value = value + (above @ reached.upper_bias.flatten(1).unsqueeze(2)).squeeze(2)
             value = value + (below @ reached.lower_bias.flatten(1).unsqueeze(2)).squeeze(2)
-            if (rounding := self.state.rounding) is not None:
-                cost = rounding.form_error(self._size(reached), 2 * graph[name].size).flatten(1)
-                value = value + ((above - below) @ cost.unsqueeze(2)).squeeze(2)
+            cost = self.state.rounding.form_error(self._size(reached), 2 * graph[name].size).flatten(1)
+            value = value + ((above - below) @ cost.unsqueeze(2)).squeeze(2)
         swing = balls.concretise(total.flatten(0, 1).unflatten(1, balls.shape), owner)
         bounds: Tensor = value.flatten()[:, None] + swing
         return bounds.reshape(count, rows, -1).transpose(1, 2)

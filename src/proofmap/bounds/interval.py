@@ -40,7 +40,6 @@ def maximise_forms(state: BoundState, forms: Mapping[str, Form], bias: Tensor, o
         else:
             reached = intervals[name].pick(owner)
             values, lower, upper = form, reached.lower, reached.upper
-        if state.rounding is not None:
-            total = total + state.rounding.interval_concretisation_error(name, form, owner)
+        total = total + state.rounding.interval_concretisation_error(name, form, owner)
         total = total + dot(values.clamp(min=0), upper) + dot(values.clamp(max=0), lower)
     return total

@@ -142,8 +142,9 @@ class CrownIBP(Method):
 class Exact(Method):
     """Branch and bound: split balls where relaxations lose most, until the overlap is known up to `gap`.
 
-    seconds: the time limit for each sample. memory: bytes for the leaves of the search trees, by default half of the
-    memory of the call. When time or memory is used up, or on Ctrl-C, the bounds proven so far are returned.
+    seconds: the time limit for each sample, from the attack to the last bound. memory: bytes for the leaves of the
+    search trees, by default half of the memory of the call. When time or memory is used up, or on Ctrl-C, the bounds
+    proven so far are returned. They can be looser than those of `Backward` if a network is too large for the time.
 
     >>> over = pm.overlap(model, x[:1], pm.Ball(0.005, domain=(0.0, 1.0)), bounds=pm.bounds.Exact(gap=0.01))
     >>> over.full_lower, over.full

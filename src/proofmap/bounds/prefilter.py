@@ -39,7 +39,7 @@ class Prefilter:
             for name, rows in state.unstable(node):
                 if layers or _ends_several_sums(state.graph, name):
                     state.narrow(name, *backward.bound_over_last_layers(name, rows, last))
-            if not layers and state.rounding is None:
+            if not layers and not state.rigorous:
                 for name, rows in state.unstable(node):
                     self._basis.narrow(name, rows, backward)
 

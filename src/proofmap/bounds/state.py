@@ -19,6 +19,7 @@ from proofmap.bounds.rows import BoundRows, RowBounds
 from proofmap.graph.ir import Graph, Node
 from proofmap.inputs.family import Family
 from proofmap.rounding.bound_errors import RoundingErrors
+from proofmap.rounding.exact_arithmetic import ExactArithmetic
 from proofmap.rules import RULES, Interval, Linear, Nonlinear, Relaxation
 
 _CROSSING_ULPS = 2**10  # bounds that cross by more than this, relative to the summed magnitudes, prove an empty part
@@ -38,7 +39,7 @@ class BoundState:
     tightened: dict[str, list[RowBounds]] = field(default_factory=dict)
     exact: set[str] = field(default_factory=set)  # nodes that interval arithmetic bounds exactly
     rigorous: bool = False  # whether intervals and relaxations cover all rounding errors
-    rounding: RoundingErrors | None = None
+    rounding: ExactArithmetic = field(init=False)
     empty: Tensor = field(init=False)  # (C,) whether splits or a cut leave the case empty
     _touched: set[str] = field(default_factory=set)
     _narrowed: bool = False
@@ -47,8 +48,7 @@ class BoundState:
     def __post_init__(self) -> None:
         if not self.exact and self.balls.norm == inf and self.cases.cut is None:
             self.exact = node_facts.exact(self.graph)
-        if self.rigorous and self.rounding is None:
-            self.rounding = RoundingErrors(self)
+        self.rounding = RoundingErrors(self) if self.rigorous else ExactArithmetic()
         self.empty = torch.zeros(len(self.cases), dtype=torch.bool, device=self.balls.x.device)
 
     @property
@@ -75,11 +75,9 @@ class BoundState:
 
     def _arithmetic(self, node: Node) -> Interval:
         if node.op == "input":
-            return Interval(*self.balls.box()) if self.rounding is None else self.rounding.input_interval()
-        inputs = list(map(self.interval, node.inputs))
-        if self.rounding is not None:
-            return self.rounding.interval_arithmetic(node, inputs)
-        return RULES[node.op].interval(node, *inputs)
+            (low, high), error = self.balls.box(), self.rounding.input_error()
+            return Interval(low - error, high + error)
+        return self.rounding.interval_arithmetic(node, list(map(self.interval, node.inputs)))
 
     def relax(self, node: Node) -> None:
         """Relax the node on the current intervals of its inputs."""
@@ -141,9 +139,10 @@ class BoundState:
         case, member = index // self.balls.members, index % self.balls.members
         cases = replace(self.cases, known={}).split(index)
         inherited = replace(cases, known=MemberIntervals(self, case, member))
-        single = BoundState(self.graph, inherited, self.budget, False, self.arithmetic, exact=self.exact)
-        if self.rounding is not None:
-            single.rounding = RoundingErrors(single, self.rounding, case)
+        single = BoundState(
+            self.graph, inherited, self.budget, False, self.arithmetic, exact=self.exact, rigorous=self.rigorous
+        )
+        single.rounding = self.rounding.for_members(single, case)
         return single
 
     def _intersect(self, node: Node, one: Interval, other: Interval, rows: BoundRows | None = None) -> Interval:
@@ -208,7 +207,7 @@ class MemberIntervals(Mapping[str, Interval]):
         """
         if not isinstance(name, str) or name not in self.balls.intervals:
             return False
-        if self.balls.rounding is not None and node_facts.sums(self.balls.graph[name]):
+        if self.balls.rigorous and node_facts.sums(self.balls.graph[name]):
             return True
         return name not in self.balls.exact and not self._only_arithmetic
 
@@ -216,7 +215,7 @@ class MemberIntervals(Mapping[str, Interval]):
     def _only_arithmetic(self) -> bool:
         """Whether all bounds come from rigorous interval arithmetic, which members compute again themselves."""
         balls = self.balls
-        return balls.rounding is not None and balls.arithmetic and not (balls.tightened or balls._narrowed)
+        return balls.rigorous and balls.arithmetic and not (balls.tightened or balls._narrowed)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self.balls.intervals if name in self)

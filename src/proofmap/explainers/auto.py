@@ -29,7 +29,6 @@ from proofmap.graph.opaque import opaque_node
 from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
-from proofmap.plots.figure_titles import title
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_number
 from proofmap.text.verdict import Verdict
@@ -85,6 +84,8 @@ class Answer:
     def _verdict(self, k: int) -> str:
         """Return the title of sample k: what is proven about it."""
         if self.proof is not None and _radius_of(self.proof, k) > 0:
+            from proofmap.plots.figure_titles import title  # imports this package
+
             return title(self.proof, k, None)
         reason = self.said[1] if self.proof is None else f"{_NOT_PROVEN}: no radius of this input could be proven."
         return f"class {int(self.map.target[k])} · {reason}"

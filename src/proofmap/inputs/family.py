@@ -169,6 +169,12 @@ class Family:
         sets = CutBoxes(low, high, self._of(self.eps, owner), self.norm, self.capped)
         return suprema(coefficients, sets, group, 0 if group is None else self.groups)
 
+    def to(self, dtype: torch.dtype, device: torch.device | None = None) -> Family:
+        """Return the family in another precision, with endpoints rounded to nearest, or on another device."""
+        x, lower, upper, eps = (part.to(device, dtype) for part in (self.x, self.lower, self.upper, self.eps))
+        mask = None if self.mask is None else self.mask.to(device)
+        return Family(x, lower, upper, self.norm, eps, mask, self.groups)
+
     def pick(self, index: Tensor) -> Family:
         """Return the families of some samples: index (n,) into the N."""
         mask = self.mask

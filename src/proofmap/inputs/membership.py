@@ -6,6 +6,7 @@ difference of two float32 numbers of similar size is exact.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import torch
@@ -43,8 +44,8 @@ def round_into_ball(points: Tensor, family: Family, dtype: torch.dtype) -> Tenso
 def inner_family(family: Family) -> Family:
     """Return the family in float64, shrunk by the rounding of its endpoints: a subset of the balls as specified."""
     kept = 1 - 8 * torch.finfo(family.x.dtype).eps
-    x, lower, upper, eps = (end.double() for end in (family.x, family.lower, family.upper, family.eps))
-    return Family(x, kept * lower, kept * upper, family.norm, kept * eps, family.mask, family.groups)
+    balls = family.to(torch.float64)
+    return replace(balls, lower=kept * balls.lower, upper=kept * balls.upper, eps=kept * balls.eps)
 
 
 def largest_below(end: float, dtype: torch.dtype) -> float:

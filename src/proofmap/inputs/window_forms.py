@@ -221,6 +221,21 @@ class WindowForms:
         whole_map = self.values.new_zeros(len(self), self.shape[0], prod(spatial))
         return whole_map.scatter_add_(2, index, self.values.flatten(2)).view(len(self), *self.shape)
 
+    def at_entries(self, entries: Tensor) -> Tensor:
+        """Return the coefficients of some entries (n,) of the flat map, for every row: (K, n)."""
+        plane = prod(self.shape[1:])
+        index, inside, left = entries // plane, torch.ones_like(entries, dtype=torch.bool), entries % plane
+        places = []
+        for whole in reversed(self.shape[1:]):
+            places.append(left % whole)
+            left = left // whole
+        for start, size, place in zip(self._corner(), self.size, reversed(places), strict=True):
+            within = place - self.places.to_rows(start)[:, None]  # (K, n)
+            inside = inside & (within >= 0) & (within < size)
+            index = index * size + within
+        found = self.values.flatten(1).gather(1, torch.where(inside, index, 0))
+        return found * inside
+
     def __add__(self, other: WindowForms | Tensor) -> WindowForms | Tensor:
         """Add two forms of one map: the smallest window that contains both, if their strides agree; else
         dense forms.

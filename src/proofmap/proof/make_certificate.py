@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -168,7 +168,7 @@ def _trees(
     subject: CertificateSubject, asked: Asked, stored: Array, reached: Array, growth: Growth
 ) -> dict[str, Array]:
     """Grow trees on the stored intervals (2, units) of the graph's ReLUs, in the same order."""
-    family = _to_float64(subject.family)
+    family = subject.family.to(torch.float64, torch.device("cpu"))
     graph = in_maxima(subject.graph.to(torch.device("cpu"), torch.float64), family.x)
     bends = [node for node in graph.nodes if node.op in ("relu", "leaky_relu", "larger")]
     sizes = [node.size for node in bends]
@@ -192,13 +192,6 @@ def _trees(
         numbers = np.flatnonzero((stored[0] < 0) & (stored[1] > 0))
         opened = Opened(np.repeat([leak(node) for node in bends], sizes)[numbers])
         return grow(units, SampleBalls(family), torch.from_numpy(reached), asked.rivals, opened, growth)
-
-
-def _to_float64(family: Family) -> Family:
-    """Move a family to the CPU in float64."""
-    x, lower, upper, eps = (end.double().cpu() for end in (family.x, family.lower, family.upper, family.eps))
-    mask = None if family.mask is None else family.mask.cpu()
-    return replace(family, x=x, lower=lower, upper=upper, eps=eps, mask=mask)
 
 
 def _lower_bounds(network: check.Network, question: check.Question, points: Array) -> Array:

@@ -34,6 +34,7 @@ from torch import Tensor
 from proofmap.graph.ir import Node
 from proofmap.graph.receptive_fields import Shapes
 from proofmap.inputs.window_forms import WindowForms
+from proofmap.rounding.exact_arithmetic import ExactArithmetic
 from proofmap.rounding.float32_sums import (
     FLOAT32_UNIT,
     UNDERFLOW,
@@ -61,7 +62,7 @@ _FLOAT64_MIN_PRODUCTS = 256  # with more products per coefficient than this, den
 _FLOAT64_CHANNEL_RATIO = 8  # output channels per input channel from which on window forms pass it in float64 too
 
 
-class RoundingErrors:
+class RoundingErrors(ExactArithmetic):
     """Rounding error tensors T of all nodes, for the bounds of some cases.
 
     The members of a ball reuse the tensors of the whole ball (`of`, `case`), which are valid for every subset of it.
@@ -83,6 +84,9 @@ class RoundingErrors:
         self._offset_additions = (
             2 * len(state.graph.nodes) + 8
         )  # offsets and errors that are added up on the way to the input
+
+    def for_members(self, state: BoundState, case: Tensor) -> RoundingErrors:
+        return RoundingErrors(state, self, case)
 
     @property
     def _state(self) -> BoundState:
@@ -183,16 +187,14 @@ class RoundingErrors:
             return len(node.weight) >= _FLOAT64_CHANNEL_RATIO * node.weight.shape[1] and not differentiated(form.values)
         return not differentiated(form)
 
-    def pull(self, node: Node, form: AnyForm) -> tuple[tuple[AnyForm, ...], Tensor | None]:
+    def pull(self, node: Node, shapes: Shapes, form: AnyForm) -> tuple[tuple[AnyForm, ...], Tensor | None]:
         """Pull a form back through a linear operation, in float64 where `_in_double` says so."""
-        rule = RULES[node.op]
-        assert isinstance(rule, Linear)
         if self._in_double(node, form):
             if node.name not in self._float64_nodes:
                 assert node.weight is not None
                 self._float64_nodes[node.name] = replace(node, weight=node.weight.double())
             node = self._float64_nodes[node.name]
-        return rule.pull(node, self._shapes(node), form)
+        return super().pull(node, shapes, form)
 
     def _shapes(self, node: Node) -> Shapes:
         return tuple(self._state.graph[name].shape for name in node.inputs)
@@ -314,13 +316,9 @@ class RoundingErrors:
         cost = cost + every.view(-1, *[1] * len(node.shape))
         return cost if radius is None else cost + radius
 
-    def input_interval(self) -> Interval:
-        """Return the input's interval, widened because the balls' endpoints are rounded too."""
-        low, high = self._state.balls.box()
-        radius = (
-            self._round_up(gamma(_INPUT_ERRORS, self.unit) * self.input_magnitude, 1) + UNDERFLOW
-        )  # a denormal input may be flushed to 0
-        return Interval(low - radius, high + radius)
+    def input_error(self) -> Tensor:
+        """Return the error of the balls' endpoints. A denormal input may be flushed to 0."""
+        return self._round_up(gamma(_INPUT_ERRORS, self.unit) * self.input_magnitude, 1) + UNDERFLOW
 
     @property
     def input_magnitude(self) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from proofmap.bounds.method import Method
+from typing import TYPE_CHECKING
+
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import OPERATIONS
@@ -10,6 +11,9 @@ from proofmap.rounding.magnitudes import MAGNITUDES
 from proofmap.rules import RULES, Linear
 from proofmap.rules.discontinuous import DiscontinuousFunction
 from proofmap.rules.scalar_lines import Scalar
+
+if TYPE_CHECKING:
+    from proofmap.bounds.method import Method
 
 
 def has_error_bounds(graph: Graph) -> bool:

@@ -24,13 +24,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from proofmap.bounds.state import BoundState
-from proofmap.graph.ir import Node
 from proofmap.inputs.family import Family
-from proofmap.rounding.bound_errors import RoundingErrors
 from proofmap.rounding.float32_sums import gamma, unit_roundoff
 from proofmap.rounding.magnitudes import magnitude
-from proofmap.rules import Form, Interval
+from proofmap.rules import Interval
 
 if TYPE_CHECKING:
     from proofmap.search.unstable_units import UnitRows, Units
@@ -38,37 +35,9 @@ if TYPE_CHECKING:
 FLOAT64_UNIT = unit_roundoff(torch.float64)
 EXTRA_ERRORS = 64  # rounding errors beside those of a sum: of lines, of terms added to it, and of added forms
 _ENDPOINT_ERRORS = 16  # rounding errors of a ball's endpoints
-_SUM_MARGIN = 1 + 2.0**-20  # factor above the relative error of float64 sums of 10⁹ numbers of one sign
-_UNDERFLOW = 2.0**-960  # above any underflow error of float64
+SUM_MARGIN = 1 + 2.0**-20  # factor above the relative error of float64 sums of 10⁹ numbers of one sign
+FLOAT64_UNDERFLOW = 2.0**-960  # above any underflow error of float64
 _FLOAT32_UNDERFLOW = 2.0**-120  # above any underflow error of interval endpoints stored in float32
-
-
-class SeparateRounding(RoundingErrors):
-    """Rounding errors of one back-substitution on one ball: collected in `errors`, not added to the rows' biases."""
-
-    def __init__(self, knowledge: BoundState) -> None:
-        assert knowledge.rounding is not None
-        first = torch.zeros(1, dtype=torch.int64, device=knowledge.balls.x.device)
-        super().__init__(knowledge, knowledge.rounding, first)
-        self._parts: list[Tensor] = []
-
-    @property
-    def errors(self) -> Tensor:
-        """The errors (K,) of the rows that were pulled back so far."""
-        return torch.stack(self._parts).sum(0)
-
-    def row_error(self, node: Node, form: Form, owner: Tensor, *, first: bool, paid_products: int) -> Tensor:
-        return self._collect(super().row_error(node, form, owner, first=first, paid_products=paid_products), owner)
-
-    def sum_error(self, name: str, form: Form, owner: Tensor) -> Tensor:
-        return self._collect(super().sum_error(name, form, owner), owner)
-
-    def concretisation_error(self, form: Form, owner: Tensor) -> Tensor:
-        return self._collect(super().concretisation_error(form, owner), owner)
-
-    def _collect(self, cost: Tensor, owner: Tensor) -> Tensor:
-        self._parts.append(cost.expand(len(owner)))
-        return torch.zeros_like(cost)
 
 
 def enlarge_balls(family: Family, unit: float) -> Family:
@@ -76,21 +45,22 @@ def enlarge_balls(family: Family, unit: float) -> Family:
 
     Frozen groups stay frozen.
     """
-    x, lower, upper, eps = (end.double() for end in (family.x, family.lower, family.upper, family.eps))
+    family = family.to(torch.float64)
+    x, lower, upper, eps = family.x, family.lower, family.upper, family.eps
     swing = torch.maximum(-lower, upper)
     more = (
         gamma(_ENDPOINT_ERRORS, unit) * (x.abs() + swing)
         + gamma(8 * x[0].numel() + EXTRA_ERRORS, FLOAT64_UNIT) * swing
-        + _UNDERFLOW
+        + FLOAT64_UNDERFLOW
     )
     lower, upper = lower - more, upper + more
     if family.norm == inf:
         eps = torch.maximum(-lower, upper).flatten(1).amax(1)
     else:
-        eps = eps * (1 + gamma(_ENDPOINT_ERRORS, unit)) + _UNDERFLOW
+        eps = eps * (1 + gamma(_ENDPOINT_ERRORS, unit)) + FLOAT64_UNDERFLOW
         wide = eps.view(-1, *[1] * len(family.shape))
         lower, upper = torch.maximum(lower, -wide), torch.minimum(upper, wide)
-    return Family(x, lower, upper, family.norm, eps, family.mask, family.groups)
+    return replace(family, lower=lower, upper=upper, eps=eps)
 
 
 def largest_perturbation(family: Family) -> Tensor:
@@ -112,8 +82,8 @@ def add_evaluation_error(rows: UnitRows, size: Tensor, swing: Tensor, terms: int
     assert rows.radius is not None
     part = gamma(max(len(size), terms) + EXTRA_ERRORS, FLOAT64_UNIT)
     summed = 2 * (rows.mix.abs() @ size) + rows.weight.abs() @ swing + rows.bias.abs()
-    tiny = _UNDERFLOW * (len(size) + len(swing) + EXTRA_ERRORS) * (1 + size.sum() + swing.sum())
-    return replace(rows, radius=_SUM_MARGIN * (rows.radius + part * summed + tiny))
+    tiny = FLOAT64_UNDERFLOW * (len(size) + len(swing) + EXTRA_ERRORS) * (1 + size.sum() + swing.sum())
+    return replace(rows, radius=SUM_MARGIN * (rows.radius + part * summed + tiny))
 
 
 def row_bound_error(units: Units, rows: UnitRows, total: Tensor, multipliers: Tensor) -> Tensor:
@@ -124,7 +94,7 @@ def row_bound_error(units: Units, rows: UnitRows, total: Tensor, multipliers: Te
     part = gamma(width + EXTRA_ERRORS, FLOAT64_UNIT)
     cost = rows.radius + part * rows.bias.abs() + total.abs() @ radius[:width]
     cost = cost + part * (multipliers[:, :width].abs() @ largest_preactivation(units.interval)[:width])
-    return _SUM_MARGIN * cost
+    return SUM_MARGIN * cost
 
 
 def elimination_error(units: Units, lower: Tensor, known: Tensor, found: Tensor, size: Tensor) -> Tensor | None:
@@ -145,10 +115,10 @@ def elimination_error(units: Units, lower: Tensor, known: Tensor, found: Tensor,
     def missed(wanted: Tensor, by: Tensor, values: Tensor) -> Tensor:
         """Bound |wanted - L by| values, with all rounding errors."""
         summed = wanted.abs() @ values + lower.abs() @ (by.abs() @ values)
-        return _SUM_MARGIN * ((wanted - lower @ by).abs() @ values + part * summed + _UNDERFLOW)
+        return SUM_MARGIN * ((wanted - lower @ by).abs() @ values + part * summed + FLOAT64_UNDERFLOW)
 
     off = radius + missed(known, found, most)
     if not bool(missed(one, inverse, torch.ones_like(off)).max() <= 0.5):
         return None
-    far: Tensor = _SUM_MARGIN * (inverse.abs() @ (off + 2 * missed(one, inverse, off).max()))
+    far: Tensor = SUM_MARGIN * (inverse.abs() @ (off + 2 * missed(one, inverse, off).max()))
     return far if bool(far.isfinite().all()) else None

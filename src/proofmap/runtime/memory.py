@@ -14,6 +14,7 @@ import torch
 
 from proofmap.errors import InputError, RoomError
 from proofmap.runtime.progress import part, report
+from proofmap.runtime.time_limit import check_time
 from proofmap.settings import is_number
 
 _CPU_CHUNK_BYTES = (
@@ -117,10 +118,12 @@ def keep_freed() -> bool:
 def run_in_chunks(total: int, size: int, work: Callable[[int, int], None]) -> None:
     """Call work(start, stop) over range(total) in chunks of `size`; halve the chunks when memory runs out.
 
-    Each chunk is a part of the work whose progress is reported.
+    Each chunk is a part of the work whose progress is reported. TimeoutError ends the work between two chunks if a
+    `time_limit` is over.
     """
     start, size = 0, max(1, min(size, total))
     while start < total:
+        check_time()
         stop = min(total, start + size)
         try:
             with part(start / total, stop / total):

@@ -45,6 +45,16 @@ def part(start: float, stop: float, place: str = "") -> Iterator[None]:
         yield
 
 
+@contextmanager
+def unreported() -> Iterator[None]:
+    """Inside, no progress is reported."""
+    token = _LISTENER.set(None)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+
+
 def report(share: float, place: str = "") -> None:
     """Report that this share of the work is done."""
     listener = _LISTENER.get()

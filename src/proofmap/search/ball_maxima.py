@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from math import inf
 
@@ -25,9 +24,7 @@ class SampleBalls:
 
     def to(self, dtype: torch.dtype) -> SampleBalls:
         """Return the balls in another precision, with endpoints rounded to nearest."""
-        f = self.family
-        x, lower, upper, eps = (part.to(dtype) for part in (f.x, f.lower, f.upper, f.eps))
-        return SampleBalls(replace(f, x=x, lower=lower, upper=upper, eps=eps))
+        return SampleBalls(self.family.to(dtype))
 
     @cached_property
     def _free(self) -> Tensor:

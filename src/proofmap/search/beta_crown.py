@@ -15,12 +15,15 @@ The gradient needs one run of the relaxed network: with δ* the maximiser of the
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from proofmap.bounds.alpha.adam import Adam
 from proofmap.graph.ops import compute
 from proofmap.rounding.search_errors import row_bound_error
 from proofmap.rules import RULES, Interval
@@ -28,7 +31,8 @@ from proofmap.rules.scalar_lines import Scalar
 from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.unstable_units import UnitLevel, UnitRows, Units
 
-_ADAM_BETA1, _ADAM_BETA2 = 0.9, 0.999  # decay rates of Adam (Kingma and Ba 2015)
+_MEAN_DECAY, _SQUARE_DECAY = 0.9, 0.999  # the usual values of Adam
+_LEAST_GRADIENT = 1e-12  # gradients below it hardly move their parameters
 _FINAL_STEP_SHARE = 0.4  # size of the last step, as a share of the first
 
 
@@ -201,6 +205,7 @@ def optimise(
     steps: int,
     member: Tensor | None = None,
     rates: tuple[float, float],
+    until: float = inf,
 ) -> BestChoice:
     """Minimise the bounds of rows over slopes and multipliers by Adam, on B or on one member (B,) of each part.
 
@@ -209,37 +214,31 @@ def optimise(
     Args:
         rates: Step sizes of slopes, and of multipliers relative to the mean unit coefficient of the part, because
             multipliers have that size.
+        until: A time of `time.monotonic`. No step begins after it.
     """
     choice = start
     lines = unit_lines(units, x, start.slopes)
     best: BestChoice | None = None
-    means: list[Tensor] = []
-    squares: list[Tensor] = []
-    sizes: tuple[float | Tensor, ...] = ()
+    slope_rule, multiplier_rule = (Adam(start.slopes, _MEAN_DECAY, _SQUARE_DECAY) for _ in range(2))
+    multiplier_rate = torch.zeros_like(start.multipliers[:, :1])
     for step in range(steps + 1):
         lines = replace(lines, below=torch.where(_free_slopes(units, lines), choice.slopes, lines.below))
         bounded = bound_rows(units, rows, x, lines, choice.multipliers)
         swing, delta = balls.maximise(bounded.form, member)
         now = BestChoice(choice, bounded.bias + swing, branching_losses(units, x, lines, bounded.of_units), delta)
         best = now if best is None else _smaller_bounds(now, best)
-        if step == steps:
+        if step == steps or time.monotonic() > until:
             break
         z = evaluate_relaxed(units, delta, lines, bounded.of_units)
         low, high, g = z - x.lower, z - x.upper, choice.multipliers
         slope_gradient = bounded.of_units.clamp(max=0) * z * _free_slopes(units, lines)
         multiplier_gradient = torch.where(g > 0, low, torch.where(g < 0, high, low.clamp(max=0) + high.clamp(min=0)))
-        gradients = [slope_gradient, multiplier_gradient]
-        if not means:
-            means, squares = ([torch.zeros_like(part) for part in gradients] for _ in range(2))
-            sizes = (rates[0], rates[1] * bounded.of_units.abs().mean(1, keepdim=True))
-        moves = []
-        for part, mean, square, size in zip(gradients, means, squares, sizes, strict=True):
-            mean.lerp_(part, 1 - _ADAM_BETA1)
-            square.lerp_(part * part, 1 - _ADAM_BETA2)
-            spread = (square / (1 - _ADAM_BETA2 ** (step + 1))).sqrt_().add_(1e-12)
-            moves.append(size * _FINAL_STEP_SHARE ** (step / steps) * mean / (1 - _ADAM_BETA1 ** (step + 1)) / spread)
-        new = g - moves[1]
-        choice = ParameterChoice((choice.slopes - moves[0]).clamp(0, 1), torch.where(g * new < 0, 0, new))
+        if step == 0:
+            multiplier_rate = rates[1] * bounded.of_units.abs().mean(1, keepdim=True)
+        decay = _FINAL_STEP_SHARE ** (step / steps)
+        slopes = choice.slopes - rates[0] * decay * slope_rule.direction(slope_gradient, _LEAST_GRADIENT)
+        new = g - multiplier_rate * decay * multiplier_rule.direction(multiplier_gradient, _LEAST_GRADIENT)
+        choice = ParameterChoice(slopes.clamp(0, 1), torch.where(g * new < 0, 0, new))
     assert best is not None
     return best
 

@@ -141,10 +141,13 @@ class SearchTree:
         """Return a new tree with intervals tightened by trees of `parts` parts; None if the gain is small."""
         now = time.monotonic()
         until = now + _TIGHTENING_TIME_SHARE * (self.rule.deadline - now)
-        units = tighten_units(self.units, self.balls, self.rule, parts=parts, at_once=self.at_once, until=until)
-        if units.looseness > _RESTART_LOOSENESS_SHARE * self.units.looseness:
+        interval = tighten_units(self.units, self.balls, self.rule, parts=parts, at_once=self.at_once, until=until)
+        closer = replace(self.units, interval=interval)
+        if closer.looseness > _RESTART_LOOSENESS_SHARE * self.units.looseness:
             return None
-        return SearchTree(units, self.balls, self.reached, self.rule, self.offer, self.upper)
+        return SearchTree(
+            self.units.eliminate_stable(interval), self.balls, self.reached, self.rule, self.offer, self.upper
+        )
 
     def _no_leaves(self) -> OpenLeaves:
         return OpenLeaves({"value": self.reached.new_empty(0, len(self.reached))}, self.reached[:0])
@@ -185,18 +188,19 @@ class SearchTree:
         self.units = replace(units, interval=root)
         self.brancher = Brancher(self.units, self.balls)
         x = repeat_interval(root, count)
-        best = self.brancher.optimise(number, x, ParameterChoice.start(round_outward(x)), _ROOT_STEPS, None, FAST_RATES)
-        self.brancher.compute_implied(best, at_once=self.at_once, until=until[1])
+        first, end = ParameterChoice.start(round_outward(x)), self.rule.deadline
+        best = self.brancher.optimise(number, x, first, _ROOT_STEPS, None, FAST_RATES, end)
+        self.brancher.compute_implied(best.losses.amax(0), at_once=self.at_once, until=until[1])
         for _ in range(_ROOT_ROUNDS):
             if time.monotonic() < until[1]:
-                x, gone = self._tightened(x, number, best.choice, None)
+                x, gone = self._tightened(x, number, best.choice, None, until[1])
                 number, x, above, best = number[~gone], x.pick(~gone), above[~gone], best.pick(~gone)
-                best = self.brancher.optimise(number, x, best.choice, _ROOT_STEPS, None, FAST_RATES)
+                best = self.brancher.optimise(number, x, best.choice, _ROOT_STEPS, None, FAST_RATES, end)
         self._add_parts(x, best, number, torch.zeros_like(number), above)
         self.split_upper, self.has_root = None, True
 
     def _tightened(
-        self, x: Interval, row: Tensor, choice: ParameterChoice, wanted: Tensor | None
+        self, x: Interval, row: Tensor, choice: ParameterChoice, wanted: Tensor | None, until: float
     ) -> tuple[Interval, Tensor]:
         """Tighten intervals of parts where a row exceeds all thresholds: (intervals, parts without such inputs)."""
         self.excluded_upper = float(self._thresholds.min())
@@ -204,7 +208,7 @@ class SearchTree:
         half = PartHalfSpace.of(
             self.units, replace(rows, bias=rows.bias - self.excluded_upper), x, choice.to(torch.float64)
         )
-        return tighten_intervals(self.units, self.balls, x, at_once=self.at_once, wanted=wanted, half=half)
+        return tighten_intervals(self.units, self.balls, x, at_once=self.at_once, wanted=wanted, half=half, until=until)
 
     def split_leaves(self) -> None:
         """Split the most urgent parts; parts without open units are solved by LP instead."""
@@ -226,7 +230,9 @@ class SearchTree:
             self.leaves.add(later, self._urgency(later["value"]))
         (x, choice), member = unpack_leaves(part), self._target_member(part)
         rows = self.units.rows.pick(part["row"])
-        multipliers, delta, works = solve_leaf_lps(self.units, self.balls, rows, to_float64(x), member)
+        multipliers, delta, works = solve_leaf_lps(
+            self.units, self.balls, rows, to_float64(x), member, self.rule.deadline
+        )
         choice = ParameterChoice(choice.slopes, torch.where(works[:, None], multipliers.float(), choice.multipliers))
         self._offer(delta[works], member[works])
         best = self.brancher.optimise(part["row"], x, choice, _LINEAR_PART_STEPS, member, SLOW_RATES)
@@ -254,7 +260,9 @@ class SearchTree:
                 value=True,
             )
             of = both[again]
-            renewed, gone = self._tightened(closer.pick(again), part["row"][of], choice.pick(of), wanted)
+            renewed, gone = self._tightened(
+                closer.pick(again), part["row"][of], choice.pick(of), wanted, self.rule.deadline
+            )
             closer = closer.put(again, renewed)
             empty[again] |= gone
         left = (~empty).nonzero().flatten()

@@ -45,11 +45,11 @@ class Brancher:
         self.balls: SampleBalls = balls.to(torch.float32)
         self._implied: ImpliedIntervals | None = None
 
-    def compute_implied(self, best: BestChoice, *, at_once: int, until: float) -> None:
-        """Compute the intervals implied by splits, for the ReLUs with the largest scores on the whole ball."""
+    def compute_implied(self, losses: Tensor, *, at_once: int, until: float) -> None:
+        """Compute the intervals implied by splits, for the ReLUs with the largest scores (K,) on the whole ball."""
         units, root = self.precise, self.precise.interval
         count, variables = units.inputs.weight.shape
-        loss = torch.where((root.lower < 0) & (root.upper > 0), best.losses.double().amax(0), 0)
+        loss = torch.where((root.lower < 0) & (root.upper > 0), losses.double(), 0)
         for level in units.levels:
             if level.node is not None:
                 loss[level.columns] = 0
@@ -65,10 +65,13 @@ class Brancher:
         steps: int,
         member: Tensor | None,
         rates: tuple[float, float],
+        until: float = inf,
     ) -> BestChoice:
-        """Optimise the parameters of parts by a few steps."""
-        rows = self.units.rows.pick(row)
-        return optimise(self.units, self.balls, rows, round_outward(x), choice, steps=steps, member=member, rates=rates)
+        """Optimise the parameters of parts by a few steps, until a time limit."""
+        rows, near = self.units.rows.pick(row), round_outward(x)
+        return optimise(
+            self.units, self.balls, rows, near, choice, steps=steps, member=member, rates=rates, until=until
+        )
 
     def bound(self, row: Tensor, x: Interval, choice: ParameterChoice) -> UpperBoundForms:
         """Return upper bounds of rows as functions of δ, in float64."""

@@ -60,6 +60,7 @@ class SearchResult:
     upper: Tensor
     parts: int
     stopped: str = ""  # "time", "memory", "interrupted", "refuted", or "units": the network has no units to split
+    lower: Tensor | None = None  # (1 + G,) lower bounds that cover all rounding errors
 
 
 class OpenLeaves:

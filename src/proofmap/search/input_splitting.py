@@ -204,7 +204,7 @@ class BoxTree:
         graph, count = self.graph, len(low)
         balls, empty = self.geometry.balls(low, high)
         wanted = (above > self.frontier.thresholds[member, None]) & ~empty[:, None]
-        with progress.listening(_ignore_progress):
+        with progress.unreported():
             plan = Plan(hidden=(BackwardPass(),), final=(self.final,), rigorous=self.rigorous)
             state, bounders = bound_nodes(graph, Cases(balls), plan, self.available, self.layers)
             bounder = bounders[self.final]
@@ -231,7 +231,3 @@ class BoxTree:
         delta = torch.zeros_like(self.geometry.family.x.flatten()).repeat(len(high), 1)
         delta[:, self.geometry.varying] = corner[high] - self.geometry.x
         self.frontier.offer(delta, member[high])
-
-
-def _ignore_progress(share: float, place: str) -> None:
-    pass

@@ -6,6 +6,7 @@ bound. An ℓ1 ball is δ = p - n with p, n >= 0. An ℓ2 ball is approximated b
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from math import inf
 
@@ -19,16 +20,18 @@ from proofmap.search.beta_crown import bound_rows, unit_lines
 from proofmap.search.unstable_units import UnitRows, Units
 
 _MAX_TANGENT_PLANES = 40  # limits the tangent planes of an ℓ2 ball, and so the LPs per leaf
+_LEAST_LP_SECONDS = 1e-3  # an LP that takes longer after the deadline is left unsolved
 _LP_TOLERANCE = 1e-7  # the tolerance of the solver
 _EMPTY_PART_FACTOR = 1e3  # an empty part is bounded by minus this factor times the largest value of a row
 
 
 def solve_leaf_lps(
-    units: Units, balls: SampleBalls, rows: UnitRows, x: Interval, member: Tensor
+    units: Units, balls: SampleBalls, rows: UnitRows, x: Interval, member: Tensor, until: float = inf
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Solve the LPs of rows on parts without open units: (multipliers (B, K), δ (B, d), solved (B,)).
 
-    For an empty part the multipliers prove that it is empty, and δ is 0.
+    For an empty part the multipliers prove that it is empty, and δ is 0. until: a time of `time.monotonic`. Parts left
+    after it are not solved.
     """
     multipliers, points = torch.zeros_like(x.lower), torch.zeros_like(rows.weight)
     works = torch.zeros(len(rows), dtype=torch.bool, device=rows.bias.device)
@@ -47,7 +50,7 @@ def solve_leaf_lps(
         used = side.nonzero().flatten()
         low, high = (_array(end) for end in balls.box(member[k]))
         matrix, limits = _array(-side[used, None] * found.form[used]), _array(side[used] * found.bias[used])
-        part = _LeafProgram(matrix, limits, low, high, balls.family.norm, float(balls.family.eps))
+        part = _LeafProgram(matrix, limits, low, high, balls.family.norm, float(balls.family.eps), until)
         objective = _array(found.form[-1])
         most = 1 + np.abs(objective) @ np.maximum(-low, high) + abs(float(found.bias[-1]))
         answer = part.maximise(objective, _EMPTY_PART_FACTOR * float(most))
@@ -68,6 +71,7 @@ class _LeafProgram:
     high: np.ndarray
     norm: float
     eps: float
+    until: float
 
     def maximise(self, objective: np.ndarray, far: float) -> tuple[np.ndarray, np.ndarray] | None:
         """Return (the δ that maximises objective·δ, multipliers of the limits).
@@ -97,7 +101,8 @@ class _LeafProgram:
         if self.norm == 1:
             rows, limits = np.vstack([rows, np.append(np.ones(len(cost) - 1), 0.0)]), np.append(limits, self.eps)
         for _ in range(_MAX_TANGENT_PLANES):
-            answer = linprog(cost, A_ub=rows, b_ub=limits, bounds=bounds, method="highs")
+            left = {"time_limit": max(_LEAST_LP_SECONDS, self.until - time.monotonic())}
+            answer = linprog(cost, A_ub=rows, b_ub=limits, bounds=bounds, method="highs", options=left)
             if answer.status != 0:
                 return inf, 0 * objective, 0 * self.limits
             delta = sum(sign * answer.x[k * len(objective) : (k + 1) * len(objective)] for k, sign in enumerate(signs))

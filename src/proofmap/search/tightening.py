@@ -32,8 +32,8 @@ _CLOSED_URGENCY = -1e30  # urgency of the parts of a row that needs no more spli
 
 def tighten_units(
     units: Units, balls: SampleBalls, rule: StoppingRule, *, parts: int, at_once: int, until: float
-) -> Units:
-    """Return the units with intervals tightened by trees of `parts` parts, within the time and the rule's memory."""
+) -> Interval:
+    """Return the units' intervals, tightened by trees of `parts` parts, within the time and the rule's memory."""
     interval = units.interval
     levels = [level for level in units.levels if level.start]
     for number, level in enumerate(levels):
@@ -42,7 +42,7 @@ def tighten_units(
             break
         end = now + (until - now) / (len(levels) - number)
         interval = _tighten_level(replace(units, interval=interval), balls, rule, level, parts, at_once, end)
-    return units.eliminate_stable(interval)
+    return interval
 
 
 def _tighten_level(
@@ -57,8 +57,8 @@ def _tighten_level(
         forest = IntervalForest(
             Brancher(units.units_as_rows(level, k), balls), torch.cat([upper[k], -lower[k]]), parts, kinks=kinks
         )
-        best = forest.bound_roots()
-        forest.brancher.compute_implied(best, at_once=at_once, until=until)
+        losses = forest.bound_roots(until)
+        forest.brancher.compute_implied(losses, at_once=at_once, until=until)
         while time.monotonic() < until and not rule.halted.is_set() and forest.leaves.bytes < rule.memory:
             if not forest.split_leaves():
                 break
@@ -86,14 +86,19 @@ class IntervalForest:
         self._width = (top[:half] + top[half:]).repeat(2)
         self._batch = _BATCH_PARTS[top.device.type]
 
-    def bound_roots(self) -> BestChoice:
-        """Bound every row on the whole ball, and return the parameters found."""
-        row = torch.arange(len(self.upper), device=self.upper.device)
-        x = repeat_interval(self.brancher.precise.interval, len(row))
-        leaves, best = self._bound_parts(row, x, ParameterChoice.start(round_outward(x)), self.upper, _ROOT_STEPS)
-        self._add_leaves(leaves)
+    def bound_roots(self, until: float) -> Tensor:
+        """Bound every row on the whole ball, until a time limit; return the largest branching scores (K,) of units."""
+        losses = torch.zeros_like(self.brancher.units.interval.lower)
+        for row in torch.arange(len(self.upper), device=self.upper.device).split(self._batch):
+            if time.monotonic() > until:
+                self._close(row, self.upper[row])
+                continue
+            x, top = repeat_interval(self.brancher.precise.interval, len(row)), self.upper[row]
+            leaves, best = self._bound_parts(row, x, ParameterChoice.start(round_outward(x)), top, _ROOT_STEPS, until)
+            losses = losses.maximum(best.losses.amax(0))
+            self._add_leaves(leaves)
         self._update()
-        return best
+        return losses
 
     def split_leaves(self) -> bool:
         """Split the parts that determine the bounds of their rows; return False if there are none."""
@@ -128,9 +133,9 @@ class IntervalForest:
         return self._bound_parts(row[of], closer.pick(left), choice.pick(of), value[of], _PART_STEPS)[0]
 
     def _bound_parts(
-        self, row: Tensor, x: Interval, choice: ParameterChoice, above: Tensor, steps: int
+        self, row: Tensor, x: Interval, choice: ParameterChoice, above: Tensor, steps: int, until: float = inf
     ) -> tuple[dict[str, Tensor], BestChoice]:
-        best = self.brancher.optimise(row, x, choice, steps, None, _STEP_SIZES)
+        best = self.brancher.optimise(row, x, choice, steps, None, _STEP_SIZES, until)
         found = self.brancher.bound(row, x, best.choice)
         value = torch.minimum(found.bias + self.brancher.exact.supremum(found.form), above)
         return self.brancher.leaf_columns(row, x, best, value), best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
@@ -27,12 +28,14 @@ def tighten_intervals(
     at_once: int,
     wanted: Tensor | None = None,
     half: PartHalfSpace | None = None,
+    until: float = inf,
 ) -> tuple[Interval, Tensor]:
     """Tighten the intervals x (B, K) from the first level to the last: (intervals, empty parts (B,)).
 
     Args:
         wanted: (B, K), the units to bound; by default all open units.
         half: Bound the units only on this half-space of each part.
+        until: A time of `time.monotonic`. The units left after it keep their intervals.
     """
     lower, upper = x.lower.clone(), x.upper.clone()
     for level in units.levels:
@@ -43,6 +46,8 @@ def tighten_intervals(
         part, unit = open_units.nonzero(as_tuple=True)
         unit = unit + level.start
         for rows in torch.arange(len(part), device=part.device).split(at_once):
+            if time.monotonic() > until:
+                break
             b, k = part[rows], unit[rows]
             here = Interval(lower[b], upper[b])
             taken = unit_lines(units, here, (here.upper > -here.lower).to(lower))
@@ -160,9 +165,8 @@ class ImpliedIntervals:
                 here = Interval(low, high)
                 rows = units.inputs.pick(unit)  # z >= 0, or -z
                 half = PartHalfSpace.of(units, rows if side > 0 else rows.negative(), here, ParameterChoice.start(here))
-                x, _ = tighten_intervals(
-                    units, balls, here, at_once=at_once, half=half
-                )  # if a side is empty, any interval is valid
+                # If a side is empty, any interval is valid.
+                x, _ = tighten_intervals(units, balls, here, at_once=at_once, half=half, until=until)
                 lower[index, some], upper[index, some] = x.lower, x.upper
 
         every = torch.arange(len(units_tried), device=units_tried.device).split(max(1, at_once // max(1, count)))

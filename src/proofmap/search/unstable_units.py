@@ -12,9 +12,9 @@ With rounding errors, every row has a radius (`rounding.search_errors`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import torch
@@ -22,11 +22,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from proofmap.bounds import node_facts
-from proofmap.bounds.backsubstitution import backsubstitute
+from proofmap.bounds.backsubstitution import backsubstitute_with_errors
 from proofmap.graph.ir import Graph, Node
 from proofmap.inputs.family import Family
+from proofmap.inputs.window_forms import WindowForms, places_of_entries
+from proofmap.rounding.bound_errors import RoundingErrors
+from proofmap.rounding.exact_arithmetic import ExactArithmetic
 from proofmap.rounding.search_errors import (
-    SeparateRounding,
     add_evaluation_error,
     elimination_error,
     largest_perturbation,
@@ -35,6 +37,7 @@ from proofmap.rounding.search_errors import (
 from proofmap.rules import RULES, Form, Interval, Nonlinear
 from proofmap.rules.rule import Pullable
 from proofmap.rules.scalar_lines import Scalar
+from proofmap.runtime.memory import run_in_chunks
 
 _FORM_ENTRIES = 2**24  # entries of the linear forms that are pulled back at once: limits the memory
 _ENLARGEMENT = 1 + 2.0**-50  # enlarges endpoints by more than one rounding error of float64
@@ -198,15 +201,15 @@ def build_units(
     intervals: Mapping[str, Interval],
     family: Family,
     specification: Tensor,
-    rounding: Callable[[], SeparateRounding] | None = None,
+    rounding: RoundingErrors | None = None,
 ) -> Units | None:
     """Build the units of one ball; None if an operation cannot be written with units.
 
     Args:
         intervals: (1, *shape) of the inputs of every nonlinear operation.
         specification: (R, classes).
-        rounding: Collects the rounding errors of one back-substitution; then all units must be ReLUs. None: rounding
-            errors are not counted.
+        rounding: Rounding errors that the radii of the rows count; then all units must be ReLUs. None: rows have no
+            radii.
     """
     decompositions: dict[str, UnitDecomposition] = {}
     levels: list[UnitLevel] = []
@@ -219,12 +222,7 @@ def build_units(
             return None
         if len(piece.entries):
             value = graph[node.inputs[0]]
-            for at, place in zip(
-                *(part.split(_rows_at_once(graph)) for part in (piece.entries, piece.places)), strict=True
-            ):
-                unit = family.x.new_zeros(len(at), value.size).scatter_(1, at[:, None], 1.0)
-                rows = _affine_rows(graph, value.name, unit.view(-1, *value.shape), decompositions, family, rounding)
-                inputs.append(replace(rows, bias=rows.bias - place))
+            inputs += _unit_rows(graph, value, piece, decompositions, family, rounding)
             z = intervals[value.name].like((-1,)).pick(piece.entries)
             z = Interval(z.lower - piece.places, z.upper - piece.places)
             intervals_of_units.append(
@@ -247,6 +245,26 @@ def build_units(
     return found if rounding is None else _with_radii(found, family)
 
 
+def _unit_rows(
+    graph: Graph,
+    value: Node,
+    piece: UnitDecomposition,
+    decompositions: Mapping[str, UnitDecomposition],
+    family: Family,
+    rounding: RoundingErrors | None,
+) -> list[UnitRows]:
+    """Return the inputs z of an operation's units, in chunks. `value` is the first input of the operation."""
+    found: list[UnitRows] = []
+
+    def chunk(start: int, stop: int) -> None:
+        forms = _unit_forms(value, piece.entries[start:stop], family.x)
+        rows = _affine_rows(graph, value.name, forms, decompositions, family, rounding)
+        found.append(replace(rows, bias=rows.bias - piece.places[start:stop]))
+
+    run_in_chunks(len(piece.entries), _FORM_ENTRIES // max(node.size for node in graph.nodes), chunk)
+    return found
+
+
 def _with_radii(units: Units, family: Family) -> Units | None:
     """Add the rounding errors of later computations to the rows' radii; None if a radius is not finite."""
     size, swing = largest_preactivation(units.interval), largest_perturbation(family)
@@ -256,8 +274,12 @@ def _with_radii(units: Units, family: Family) -> Units | None:
     return replace(units, inputs=inputs, rows=rows, swing=swing)
 
 
-def _rows_at_once(graph: Graph) -> int:
-    return max(1, _FORM_ENTRIES // max(node.size for node in graph.nodes))
+def _unit_forms(node: Node, entries: Tensor, like: Tensor) -> Form:
+    """Return forms with the coefficient 1 at one entry (n,) each: windows if the node is a map."""
+    if len(node.shape) > 1 and prod(node.shape[1:]) > 1:
+        places, channel = places_of_entries(torch.zeros_like(entries), entries, node.shape)
+        return WindowForms.unit(places, channel, node.shape, like)
+    return like.new_zeros(len(entries), node.size).scatter_(1, entries[:, None], 1.0).view(-1, *node.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,13 +298,16 @@ class UnitDecomposition(Pullable):
     smooth: bool  # True: the units are the operation itself
 
     def pull(self, form: Any, owner: Tensor) -> tuple[tuple[Any, ...], Tensor]:
+        if isinstance(form, WindowForms):
+            parts = tuple(form.scaled(base[0]) if bool((base != 0).any()) else None for base in self.base)
+            return parts, form.dot(self.offset[0])
         parts = tuple(form * base if bool((base != 0).any()) else None for base in self.base)
         return parts, (form * self.offset).flatten(1).sum(1)
 
-    def unit_coefficients(self, form: Any) -> Tensor:
+    def unit_coefficients(self, form: Form) -> Tensor:
         """Return the coefficients (rows, n) of the units in forms of the operation's value."""
-        coefficients: Tensor = form.flatten(1)[:, self.entries] * self.jumps
-        return coefficients
+        at_units = form.at_entries(self.entries) if isinstance(form, WindowForms) else form.flatten(1)[:, self.entries]
+        return at_units * self.jumps
 
 
 def _decompose(node: Node, inputs: Sequence[Interval], start: int) -> UnitDecomposition | None:
@@ -314,25 +339,25 @@ def _decompose(node: Node, inputs: Sequence[Interval], start: int) -> UnitDecomp
 def _affine_rows(
     graph: Graph,
     name: str,
-    form: Tensor,
+    form: Form,
     decompositions: Mapping[str, UnitDecomposition],
     family: Family,
-    rounding: Callable[[], SeparateRounding] | None,
+    rounding: RoundingErrors | None,
 ) -> UnitRows:
     """Back-substitute forms of a node's value into rows of δ and of the units before the node."""
-    owner = torch.zeros(len(form), dtype=torch.int64, device=form.device)
-    mix = form.new_zeros(len(form), sum(len(piece.entries) for piece in decompositions.values()))
-    errors = None if rounding is None else rounding()
+    owner = torch.zeros(len(form), dtype=torch.int64, device=family.x.device)
+    mix = family.x.new_zeros(len(form), sum(len(piece.entries) for piece in decompositions.values()))
 
     def collect_mix(node: Node, arriving: Form) -> None:
         if (piece := decompositions.get(node.name)) is not None:
             mix[:, piece.start : piece.start + len(piece.entries)] = piece.unit_coefficients(arriving)
 
-    ends, bias = backsubstitute(graph, name, form, owner, decompositions, collect_mix, errors)
-    end = ends.get(graph.input.name)
-    weight = form.new_zeros(len(form), family.x[0].numel()) if end is None else end.flatten(1)
-    radius = None if errors is None else errors.errors
-    return UnitRows(weight, bias + weight @ family.x.flatten(), mix, radius)
+    ends, bias, error = backsubstitute_with_errors(
+        graph, name, form, owner, decompositions, collect_mix, ExactArithmetic() if rounding is None else rounding
+    )
+    end = ends.get(graph.input.name, family.x.new_zeros(len(form), *family.shape))
+    weight = (end.dense() if isinstance(end, WindowForms) else end).flatten(1)
+    return UnitRows(weight, bias + weight @ family.x.flatten(), mix, None if rounding is None else error)
 
 
 def repeat_interval(x: Interval, count: int) -> Interval:

@@ -9,6 +9,7 @@ another class may have the same logit. Lower bounds are values at inputs of the 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf, nan
 
@@ -16,8 +17,9 @@ import torch
 from torch import Tensor
 
 from proofmap.attack.lower_bounds import AttackBounds, attack_lower_bounds
-from proofmap.bounds import IBP, Backward, Cases, CrownIBP, Method, Sharing, solve
+from proofmap.bounds import IBP, Backward, Cases, CrownIBP, Method, Sharing
 from proofmap.bounds.differences.twin_bounds import drops
+from proofmap.bounds.engine import solve_plans
 from proofmap.errors import BoundError, InputError
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import logits_of, target_of
@@ -31,13 +33,16 @@ from proofmap.inputs.family import Family
 from proofmap.inputs.membership import largest_below, round_up
 from proofmap.inputs.onehot_boxes import OneHotBoxes
 from proofmap.rounding.crossed_bounds import check_attained, check_score_bounds, estimate_error, estimate_stored_error
+from proofmap.rounding.float32_sums import unit_roundoff
+from proofmap.rounding.point_bounds import lower_bounds_at_points
 from proofmap.rounding.rigorous_support import decide_rigorous
+from proofmap.rounding.search_errors import enlarge_balls
+from proofmap.rules import Interval
 from proofmap.runtime.memory import budget
 from proofmap.runtime.outward_numbers import NOT_COVERED, format_range
 from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part
-from proofmap.search import exact_bounds
-from proofmap.search.rounding_gap import bounds_at_points
+from proofmap.search.exact import exact_bounds
 from proofmap.settings import check_choice, check_flag, check_number
 from proofmap.verify.objective import Objective, forms_of, join, nominal
 
@@ -46,6 +51,8 @@ _SPENT = ("time", "memory", "units")  # reasons why a search stops before it kno
 _DROPS_TIME_SHARE = 0.1  # of the search time, after it, for direct bounds of the scores that it left open
 _FIRST_WORK_SHARE = 0.1  # share of the progress bar for the attack and the bounds before a search
 _ATTACK_TIME_SHARE = 0.25  # of the search time, at most, for lower bounds by attacks
+_FIRST_TIME_SHARE = 0.8  # of the search time: after it, the bounds before the search are not tightened further
+_LEAST_FIRST_SECONDS = 0.5  # per sample: time for these bounds even if the search time is shorter
 _LEAST_SEARCH_SECONDS = 1e-3
 _DECISION_GAP = 1e-9  # gap of a search that only decides whether a value is below `enough`
 
@@ -235,7 +242,7 @@ def _bounded_overlap(
 ) -> Overlap:
     """Bound the overlap from above by a method without search. The lower bounds are those of x itself."""
     at_x = nominal(forms, logits, how.objective)
-    value = upper_bounds(graph, family, logits, forms, how).double() + _probability_margin(graph, how)
+    value = upper_bounds(graph, family, logits, forms, how)[0].double() + _probability_margin(graph, how)
     value = round_up(value, at_x.dtype)
     if not how.rigorous:
         return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
@@ -249,21 +256,17 @@ def _searched_overlap(
     """Bound the overlap from both sides by a search, and the scores that the search leaves open directly."""
     assert how.method.search is not None
     at_x = nominal(forms, logits, how.objective)
-    upper, met, left = search_overlap(graph, family, logits, forms, how)
-    check_attained(met.value, upper, _room(graph, met.points))
-    reached = met.value
-    if how.rigorous:
-        reached = _rigorous_value_at_points(graph, met.points, forms, how)
-        # Both bounds count all rounding errors, so they may not cross.
-        check_attained(reached, upper, torch.zeros_like(upper))
-    above = round_up(upper.maximum(reached) + _probability_margin(graph, how), at_x.dtype)
-    least = -round_up(-reached, at_x.dtype)
+    searched = search_overlap(graph, family, logits, forms, how)
+    upper, met = searched.upper, searched.met
+    check_attained(searched.lower, upper, torch.zeros_like(upper) if how.rigorous else _room(graph, met, upper))
+    above = round_up(upper.maximum(searched.lower) + _probability_margin(graph, how), at_x.dtype)
+    least = -round_up(-searched.lower, at_x.dtype)
     found = Overlap(above[:, 0], above[:, 1:], at_x, classes, True, least[:, 0], least[:, 1:], met.points)
     if how.rigorous:  # the rounding errors of direct score bounds are not known
         return replace(found, rigorous=True)
-    until = time.monotonic() + _DROPS_TIME_SHARE * how.method.search.seconds * len(left)
+    until = time.monotonic() + _DROPS_TIME_SHARE * how.method.search.seconds * len(searched.left)
     try:
-        return with_drops(found, graph, family, forms, left, how.available, until)
+        return with_drops(found, graph, family, forms, searched.left, how.available, searched.hidden, until)
     except (BoundError, KeyboardInterrupt):  # keep the result of the search
         return found
 
@@ -278,31 +281,27 @@ def _probability_margin(graph: Graph, how: OverlapSettings) -> float:
 
 def _rigorous_value_at_x(graph: Graph, family: Family, forms: Tensor, how: OverlapSettings) -> Tensor:
     """Return a rigorous lower bound (N,) of the overlap at x itself, by the same kind of bounds as the upper bounds."""
-    still = torch.zeros_like(family.x)
-    points = Cases(Family(family.x, still, still, inf, torch.zeros_like(family.eps)))
     method = CrownIBP() if any(plan.final for plan in how.method.plans) else IBP()
-    above = solve(graph, points, -forms, method, "one-pass", how.available, rigorous=True)
-    below = join(-above.masked_fill(~forms.any(2)[:, None], 0), how.objective)[:, 0]
+    value = lower_bounds_at_points(graph, family.x, forms, method, how.available)
+    below = join(value.masked_fill(~forms.any(2), 0)[:, None], how.objective)[:, 0]
     return torch.nextafter(below, torch.full_like(below, -inf)) if how.objective == "apart" else below
 
 
-def _rigorous_value_at_points(graph: Graph, points: Tensor, forms: Tensor, how: OverlapSettings) -> Tensor:
-    """Return rigorous lower bounds (N, members) float64 of the overlap at points (N, members, *shape)."""
-    count, members = points.shape[:2]
-    precise = graph.to(points.device, torch.float64)
-    rows = forms.double().repeat_interleave(members, dim=0)
-    low, _ = bounds_at_points(precise, points.flatten(0, 1).double(), rows, how.available)
-    return low.view(count, members)
+@dataclass(frozen=True, eq=False)
+class SearchedOverlap:
+    """The result of a search: bounds (N, members) in float64, and what later steps need."""
+
+    upper: Tensor
+    lower: Tensor  # values at the points; with `rigorous`, minus all rounding errors
+    met: AttackBounds  # the points
+    hidden: Mapping[str, Interval]  # intervals (N, *shape) of hidden nodes on the balls, before the search
+    left: Tensor  # (n,) the samples whose search ended before both bounds met
 
 
 def search_overlap(
     graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: OverlapSettings
-) -> tuple[Tensor, AttackBounds, Tensor]:
-    """Search for the overlap by branch and bound.
-
-    Returns upper bounds (N, members) in float64, the lower bounds with their points, and the samples whose search ended
-    before both bounds met.
-    """
+) -> SearchedOverlap:
+    """Search for the overlap by branch and bound."""
     assert how.method.search is not None
     if how.objective == "apart":
         raise InputError(
@@ -314,25 +313,66 @@ def search_overlap(
         met = attack_lower_bounds(
             graph, family, forms, how.available, begin + _ATTACK_TIME_SHARE * seconds * family.count
         )
-        upper = upper_bounds(graph, family, logits, forms, how).double()
+        until = begin + max(_LEAST_FIRST_SECONDS, _FIRST_TIME_SHARE * seconds) * family.count
+        upper, hidden = _bounds_before_search(graph, family, logits, forms, how, until)
     spent = (time.monotonic() - begin) / max(1, family.count)
     exact = replace(how.method.search, seconds=max(_LEAST_SEARCH_SECONDS, seconds - spent))
     enough = how.enough - _probability_margin(graph, how)
     if enough != -inf:
         exact, enough = replace(exact, gap=_DECISION_GAP), largest_below(enough, family.x.dtype)
     with part(_FIRST_WORK_SHARE, 1.0):
-        found = exact_bounds(graph, family, met, upper, exact, how.available, enough, rigorous=how.rigorous)
+        found = exact_bounds(graph, family, met, upper, hidden, exact, how.available, enough, rigorous=how.rigorous)
     left = [n for n, one in enumerate(found.results) if one.stopped in _SPENT]
-    return found.upper, met, torch.tensor(left, dtype=torch.int64, device=upper.device)
+    lower = met.value if found.lower is None else found.lower
+    return SearchedOverlap(found.upper, lower, met, hidden, torch.tensor(left, dtype=torch.int64, device=upper.device))
+
+
+def _bounds_before_search(
+    graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: OverlapSettings, until: float
+) -> tuple[Tensor, dict[str, Interval]]:
+    """Return upper bounds (N, members) in float64, and intervals (N, *shape) of hidden nodes, which the search uses.
+
+    Rigorous bounds are computed in float64: their own rounding errors are then negligible beside those of the network.
+    For a decision, this is only done for samples that bounds in the type of x leave open.
+    """
+    upper, left = torch.full_like(family.x.flatten(1)[:, :1], inf), torch.arange(family.count, device=family.x.device)
+    if not how.rigorous or how.enough != -inf:
+        upper, hidden = upper_bounds(graph, family, logits, forms, how, until)
+        if not how.rigorous:
+            return upper.double(), hidden
+        left = (upper[:, 0] >= how.enough - _probability_margin(graph, how)).nonzero().flatten()
+        if not len(left):
+            return upper.double().expand(-1, family.members), hidden
+    precise, balls = graph.to(family.x.device, torch.float64), family.pick(left)
+    if family.x.dtype != torch.float64:
+        balls = enlarge_balls(balls, unit_roundoff(family.x.dtype))
+    closer, hidden = upper_bounds(precise, balls, logits_of(precise, balls.x), forms[left].double(), how, until)
+    upper = upper.double().expand(-1, family.members).clone()
+    upper[left] = upper[left].minimum(closer)
+    return upper, {name: _spread(interval, left, family.count) for name, interval in hidden.items()}
+
+
+def _spread(interval: Interval, index: Tensor, count: int) -> Interval:
+    """Return intervals (count, ...) with those of some cases at their index (n,), and unbounded ones elsewhere."""
+    whole = interval.lower.new_full((count, *interval.lower.shape[1:]), inf)
+    return Interval(-whole, whole).put(index, interval)
 
 
 def with_drops(
-    found: Overlap, graph: Graph, family: Family, forms: Tensor, which: Tensor, available: int, until: float = inf
+    found: Overlap,
+    graph: Graph,
+    family: Family,
+    forms: Tensor,
+    which: Tensor,
+    available: int,
+    hidden: Mapping[str, Interval] | None = None,
+    until: float = inf,
 ) -> Overlap:
     """Add direct bounds of AO(B) - AO(B_u) for some samples, which (n,).
 
     The overlap is the largest value of the forms (N, R, classes). Lower bounds need `points`. Groups that are not
-    bounded by `until`, a time of `time.monotonic`, keep their old bounds.
+    bounded by `until`, a time of `time.monotonic`, keep their old bounds. hidden: intervals (N, *shape) of hidden
+    nodes, by `solve_plans`; None: they are computed.
     """
     if not (family.groups and len(which)):
         return found
@@ -340,28 +380,56 @@ def with_drops(
     move = None if found.points is None else found.points[which, 0].to(some.x) - some.x
     reached = torch.cat([found.full_lower[:, None], found.frozen_lower], dim=1)[which].to(forms)
     ends = torch.tensor([0.0, inf]).to(forms).repeat(*found.frozen.shape, 1)
-    ends[which] = drops(graph, some, forms[which], reached, move, available, until)
+    known = None if hidden is None else {name: interval.pick(which) for name, interval in hidden.items()}
+    ends[which] = drops(graph, some, forms[which], reached, move, available, until, known)
     low, high = (end.to(ends) for end in found._score_bounds())
-    points = family.x[:, None] if found.points is None else found.points.to(family.x)
-    room = _room(graph, points).amax(1, keepdim=True)  # covers both terms of a difference
-    check_score_bounds(ends[..., 0], high, room)
-    check_score_bounds(low, ends[..., 1], room)
+    crossed = ((ends[..., 0] > high) | (low > ends[..., 1])).any(1)
+    if bool(crossed.any()):
+        points = family.x[:, None] if found.points is None else found.points.to(family.x)
+        room = _rounding(graph, points, crossed[:, None].expand(points.shape[:2])).amax(
+            1, keepdim=True
+        )  # of both terms
+        check_score_bounds(ends[..., 0], high, room)
+        check_score_bounds(low, ends[..., 1], room)
     return replace(found, drops=torch.stack([ends[..., 0].minimum(high), ends[..., 1].maximum(low)], dim=2))
 
 
-def _room(graph: Graph, points: Tensor) -> Tensor:
-    """Return (N, members): an estimate of the rounding error of the value at each point (N, members, *shape)."""
-    return estimate_error(graph, points.flatten(0, 1)).view(points.shape[:2])
+def _room(graph: Graph, met: AttackBounds, upper: Tensor) -> Tensor:
+    """Estimate the rounding errors (N, members) of the values that exceed an upper bound; 0 for the others."""
+    return _rounding(graph, met.points, met.value > upper)
 
 
-def upper_bounds(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: OverlapSettings) -> Tensor:
-    """Return upper bounds (N, members) of the overlap."""
+def _rounding(graph: Graph, points: Tensor, wanted: Tensor) -> Tensor:
+    """Estimate the rounding errors of the values at the wanted points (N, members, *shape): (N, members)."""
+    room = torch.zeros(wanted.shape, dtype=torch.float64, device=points.device)
+    if bool(wanted.any()):
+        room[wanted] = estimate_error(graph, points[wanted])
+    return room
+
+
+def upper_bounds(
+    graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: OverlapSettings, until: float = inf
+) -> tuple[Tensor, dict[str, Interval]]:
+    """Return upper bounds (N, members) of the overlap; for a search, also intervals (N, *shape) of hidden nodes."""
     # A form whose bound is below another form's value at x itself cannot decide the maximum.
     floor = None if how.objective == "apart" else nominal(forms, logits, how.objective)
-    value = solve(graph, Cases(family), forms, how.method, how.sharing, how.available, floor, rigorous=how.rigorous)
+    value, hidden = solve_plans(
+        graph,
+        Cases(family),
+        forms,
+        how.method,
+        how.sharing,
+        how.available,
+        floor,
+        rigorous=how.rigorous,
+        keep_hidden=how.method.search is not None,
+        until=until,
+    )
     exact_zeros = ~forms.any(2)[:, None]  # the value of a form without coefficients is exactly 0
     above = join(value.masked_fill(exact_zeros, 0), how.objective)
-    return torch.nextafter(above, torch.full_like(above, inf)) if how.rigorous and how.objective == "apart" else above
+    if how.rigorous and how.objective == "apart":
+        above = torch.nextafter(above, torch.full_like(above, inf))
+    return above, hidden
 
 
 def _check_rival(graph: Graph, x: Tensor, target: Target, rival: Target) -> None:

@@ -24,6 +24,7 @@ from proofmap.attack.counterexample import PGD_RESTARTS, PGD_STEPS, RunModel
 from proofmap.attack.lower_bounds import attack_lower_bounds
 from proofmap.attack.pgd import run_pgd_starts
 from proofmap.bounds import Cases, Exact, Method, solve
+from proofmap.bounds.engine import solve_plans
 from proofmap.errors import BoundError, InputError
 from proofmap.graph import Graph, bounded
 from proofmap.graph.rewrite.fold import has_extreme_weights
@@ -35,7 +36,7 @@ from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime import progress
 from proofmap.runtime.memory import budget
 from proofmap.runtime.precision import full_precision
-from proofmap.search import exact_bounds
+from proofmap.search.exact import exact_bounds
 from proofmap.verify.overlap import method_of
 
 _RELATIVE_SLACK = 1e-6  # of a row's terms at the box's centre: a bound closer to 0 may be a rounding error
@@ -241,7 +242,17 @@ def _search(
                 return PropertyAnswer("unknown", min(margin, before), len(left) - number + open_)
             family = region.ball(device)
             weight, bias = case.weight.to(family.x), case.bias.to(family.x)
-            above = solve(precise, Cases(family), -weight[None], exact, "one-pass", available, rigorous=rigorous)[0, 0]
+            bounds, hidden = solve_plans(
+                precise,
+                Cases(family),
+                -weight[None],
+                exact,
+                "one-pass",
+                available,
+                rigorous=rigorous,
+                keep_hidden=True,
+            )
+            above = bounds[0, 0]
             distinct = _distinct_probabilities(precise, family, (case,), exact, available, rigorous)
             row = int(torch.where(distinct, bias - above, -inf).argmax())
             with full_precision(device), torch.no_grad():
@@ -252,7 +263,7 @@ def _search(
                 met = attack_lower_bounds(precise, family, forms, available)
                 known = above[None, row : row + 1].double()
                 less = replace(exact, seconds=seconds)
-                found = exact_bounds(precise, family, met, known, less, available, enough, rigorous=rigorous)
+                found = exact_bounds(precise, family, met, known, hidden, less, available, enough, rigorous=rigorous)
             upper = float(found.upper[0, 0])
             margin = min(margin, float(bias[row]) - upper)
             open_ += upper > enough

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.attack import pgd
+from proofmap.bounds.differences.invprop import invprop
 from proofmap.bounds.differences.twin_bounds import _TwinComparison, drops
 from proofmap.errors import BoundError
 from proofmap.graph import Graph
@@ -182,10 +183,12 @@ def test_what_the_clock_leaves_out_stays_open(monkeypatch: pytest.MonkeyPatch) -
     family = pm.Ball(0.02, domain=(0.0, 1.0)).at(case.inputs(4, torch.float64), torch.arange(12))
     forms = one_form(graph, 4, torch.float64)
     nothing = torch.full((4, 13), -inf, dtype=torch.float64)
-    whole = drops(graph, family, forms, nothing, family.upper, BUDGET)
     clock = itertools.count()
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    some = drops(graph, family, forms, nothing, family.upper, BUDGET, until=0.0)
+    whole = drops(graph, family, forms, nothing, family.upper, BUDGET, until=1e9)
+    half = next(clock) / 2
+    clock = itertools.count()
+    some = drops(graph, family, forms, nothing, family.upper, BUDGET, until=half)
     done = some[..., 1] < inf
     assert 0 < int(done.sum()) < done.numel()
     torch.testing.assert_close(some[..., 1][done], whole[..., 1][done])
@@ -201,7 +204,8 @@ def test_the_second_copy_is_anywhere_in_the_ball() -> None:
     reached, delta = pgd.attack(graph, family, logits.argmax(1), steps=30)
     forms = forms_of(logits, logits.argmax(1), None, "margin")
     twins = twin(graph)
-    pairs = _TwinComparison.of(graph, twins, family, forms, reached[:, None].expand(-1, family.members), BUDGET, 100)
+    found = invprop(graph, family, forms, reached, BUDGET, 8)
+    pairs = _TwinComparison.of(found, twins, family, forms, reached[:, None].expand(-1, family.members), BUDGET, 100)
     assert family.mask is not None
     part = int(pairs.candidates.any(2).any(1).nonzero()[0])
     left = 0

@@ -142,11 +142,12 @@ class _Origin:
     case: Tensor
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class OptimisedRows(Substitution):
     """Back-substitution that optimises the free relaxation parameters of every row for `steps` steps.
 
-    The rows start from the rules' own parameters, or from those that the rows of an `origin` ended with.
+    The rows start from the rules' own parameters, or from those that the rows of an `origin` ended with. One walk fills
+    the object: with the relaxations that have free parameters, and with the parameters that rows ended with.
     """
 
     state: BoundState

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from proofmap.bounds.alpha.adam import Adam
 from proofmap.rules.rule import FreeParameters
 
 _LARGEST_STEP = 0.5  # as a share of a parameter's range: Adam's first step, and the limit of Rprop's steps
@@ -61,7 +62,7 @@ def optimise(
     """
     rows = row or {}
     at = {name: one.start for name, one in free.items()}
-    rule = _Rprop if near else _Adam
+    rule = _Rprop if near else _DecayingAdam
     rules = {name: rule(one, rows.get(name)) for name, one in free.items()}
     lowest: LowestBounds | None = None
     for step in range(steps + 1):
@@ -123,21 +124,16 @@ class _StepRule(ABC):
         """Return the step from slopes that are scaled by the ranges."""
 
 
-class _Adam(_StepRule):
+class _DecayingAdam(_StepRule):
     """Adam, with step sizes that decrease from step to step."""
 
     def __init__(self, free: FreeParameters, row: Tensor | None) -> None:
         super().__init__(free, row)
-        self.first, self.second = torch.zeros_like(self.scale), torch.zeros_like(self.scale)
-        self.decayed = (1.0, 1.0)  # the remaining weights of the initial zeros in both means
+        self.adam = Adam(self.scale, _MEAN_DECAY, _SQUARE_DECAY)
 
     def _move(self, slope: Tensor, noise: Tensor, part: float) -> Tensor:
-        self.decayed = self.decayed[0] * _MEAN_DECAY, self.decayed[1] * _SQUARE_DECAY
-        self.first.lerp_(slope, 1 - _MEAN_DECAY)
-        self.second.lerp_(slope.square_(), 1 - _SQUARE_DECAY)
-        size = (self.second / (1 - self.decayed[1])).sqrt_().add_(noise)
         rate: float = _LARGEST_STEP * _STEP_DECAY**part
-        return rate * (self.scale * self.first / size.mul_(1 - self.decayed[0]))
+        return rate * (self.scale * self.adam.direction(slope, noise))
 
 
 class _Rprop(_StepRule):

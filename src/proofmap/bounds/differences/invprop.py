@@ -8,8 +8,8 @@ max_B g <= max(floor, last bound).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -23,12 +23,13 @@ from proofmap.bounds.cases import Cases
 from proofmap.bounds.differences.halfspace import HalfSpace
 from proofmap.bounds.engine import bound_nodes
 from proofmap.bounds.layer_progress import LayerProgress
-from proofmap.bounds.method import Backward, Plan
+from proofmap.bounds.method import Plan
 from proofmap.bounds.rows import BoundRows
 from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Graph
 from proofmap.inputs.family import Family
 from proofmap.rules import Interval
+from proofmap.runtime.time_limit import check_time
 
 _DENSE = BackwardPass(windows=False)  # the half-space depends on the whole input
 _DENSE_PLAN = Plan(hidden=(_DENSE,), final=(_DENSE,))
@@ -44,11 +45,11 @@ class ConstrainedBounds:
 
     sample: Tensor  # (Q,)
     row: Tensor  # (Q,) index of the form
-    known: dict[str, Interval]  # intervals (Q, *shape) of the hidden nodes
+    known: Mapping[str, Interval]  # intervals (Q, *shape) of the hidden nodes
     form: Tensor  # (Q, *shape): on this part of the ball, the output form is at most <form, z> + bias
     bias: Tensor  # (Q,)
     bound: Tensor  # (Q,) upper bound of the output form there; -inf if no point reaches the floor
-    whole: dict[str, Interval]  # intervals (N, *shape) of the hidden nodes on whole balls
+    whole: Mapping[str, Interval]  # intervals (N, *shape) of the hidden nodes on whole balls
     slack: Tensor  # (N,) how far rounding errors may have lowered a bound
 
     def reaches(self, reached: Tensor) -> Tensor:
@@ -68,16 +69,24 @@ class ConstrainedBounds:
 
 
 def invprop(
-    graph: Graph, family: Family, forms: Tensor, floor: Tensor, budget: int, rounds: int, until: float = inf
+    graph: Graph,
+    family: Family,
+    forms: Tensor,
+    floor: Tensor,
+    budget: int,
+    rounds: int,
+    hidden: Mapping[str, Interval] | None = None,
 ) -> ConstrainedBounds:
     """Bound the forms (N, R, classes) where they reach the floor (N,) of their sample.
 
-    At most `rounds` rounds are made. None begins after `until`, a time of `time.monotonic`.
+    At most `rounds` rounds are made. A `time_limit` ends them earlier.
+    hidden: intervals (N, *shape) of all hidden nodes on the balls; None: they are computed.
     """
     balls = replace(family, mask=None, groups=0)
     names = node_facts.hidden(graph)
-    (plan,) = Backward().plans
-    state, _ = bound_nodes(graph, Cases(balls), plan, budget, LayerProgress.of(graph, forms.shape[1], back=True))
+    plan = Plan(hidden=(BackwardPass(),) if hidden is None else (), final=(BackwardPass(),))
+    layers = LayerProgress.of(graph, forms.shape[1], back=hidden is None)
+    state, _ = bound_nodes(graph, Cases(balls, hidden or {}), plan, budget, layers)
     whole = {name: state.interval(name) for name in names}
     count, rows, _ = forms.shape
     every = BoundRows.every(count, rows, forms.device)
@@ -90,10 +99,13 @@ def invprop(
     known = {name: interval.pick(sample) for name, interval in whole.items()}
     found = ConstrainedBounds(sample, row, known, form[kept], bias[kept], bound[kept], whole, slack)
     active = torch.arange(len(row), device=row.device)
-    for _ in range(rounds):
-        active = active[_cuts_enough(balls, floor, found, active)]
-        if len(active) and time.monotonic() <= until:
-            active = _tighten_round(graph, balls, forms, floor, found, active, budget)
+    with suppress(TimeoutError):
+        for _ in range(rounds):
+            check_time()
+            active = active[_cuts_enough(balls, floor, found, active)]
+            if not len(active):
+                break
+            found, active = _tighten_round(graph, balls, forms, floor, found, active, budget)
     return found
 
 
@@ -106,8 +118,8 @@ def _cuts_enough(balls: Family, floor: Tensor, found: ConstrainedBounds, active:
 
 def _tighten_round(
     graph: Graph, balls: Family, forms: Tensor, floor: Tensor, found: ConstrainedBounds, active: Tensor, budget: int
-) -> Tensor:
-    """Tighten the bounds of the active pairs in place, and return those that another round may tighten further."""
+) -> tuple[ConstrainedBounds, Tensor]:
+    """Tighten the bounds of the active pairs: (all bounds, the pairs that another round may tighten further)."""
     sample = found.sample[active]
     known = {name: interval.pick(active) for name, interval in found.known.items()}
     cut = HalfSpace(found.form[active], found.bias[active] - floor[sample])
@@ -116,13 +128,17 @@ def _tighten_round(
     every = torch.arange(len(active), device=active.device)
     form, bias = _input_forms(state, forms[sample, found.row[active]], every)
     bound = (bias + cut.maximise(cases.balls, form, every)[:, 0]).masked_fill(state.empty, -inf)
-    for name, interval in found.known.items():
-        found.known[name] = interval.put(active, state.interval(name))
     before = found.bound[active]
     better = bound < before
     at = active[better]
-    found.form[at], found.bias[at], found.bound[at] = form[better], bias[better], bound[better]
-    return active[(bound >= floor[sample]) & (before - bound > _LEAST_ROUND_GAIN * (before - floor[sample]))]
+    closer = replace(
+        found,
+        known={name: interval.put(active, state.interval(name)) for name, interval in found.known.items()},
+        form=found.form.index_copy(0, at, form[better]),
+        bias=found.bias.index_copy(0, at, bias[better]),
+        bound=found.bound.index_copy(0, at, bound[better]),
+    )
+    return closer, active[(bound >= floor[sample]) & (before - bound > _LEAST_ROUND_GAIN * (before - floor[sample]))]
 
 
 def _width(intervals: Mapping[str, Interval], like: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ second line, it is a maximiser over B_u. There r is a largest form, and it reach
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from proofmap.bounds.cases import Cases
-from proofmap.bounds.differences.invprop import invprop
+from proofmap.bounds.differences.invprop import ConstrainedBounds, invprop
 from proofmap.bounds.engine import solve
 from proofmap.bounds.method import Backward
 from proofmap.graph.ir import Graph
@@ -32,9 +32,10 @@ from proofmap.inputs.family import Family
 from proofmap.rules import Interval
 from proofmap.runtime.memory import bytes_needed, run_in_chunks
 from proofmap.runtime.precision import full_precision
+from proofmap.runtime.time_limit import time_limit
 
 _MOST_INVPROP_ROUNDS = 8
-_PAIRS_PER_CLOCK_CHECK = 32
+_MOST_PAIRS_AT_ONCE = 32  # a time limit loses the pairs that are bounded together
 _NORM_MARGIN = 1 + 1e-6  # keeps the move plus the rest of δ inside the ball despite rounding errors of the norms
 
 
@@ -46,6 +47,7 @@ def drops(
     move: Tensor | None,
     budget: int,
     until: float = inf,
+    hidden: Mapping[str, Interval] | None = None,
 ) -> Tensor:
     """Return intervals (N, G, 2) of max_B g - max_{B_u} g, where g is the largest of the forms (N, R, classes).
 
@@ -54,27 +56,30 @@ def drops(
         move: (N, *shape), a δ of B, best an adversary's. Its parts are the moves of the groups. Without it, all lower
             bounds are 0.
         until: a time of `time.monotonic`. Groups that are not bounded by then have the interval [0, inf].
+        hidden: intervals (N, *shape) of the inputs of all nonlinear nodes of `with_pairwise_maxima(graph)`; None: they
+            are computed.
     """
     graph = with_pairwise_maxima(graph, family.x)
     twins = twin(graph)
-    result = forms.new_zeros(family.count, family.groups, 2)
+    result = torch.tensor([0.0, inf]).to(forms).repeat(family.count, family.groups, 1)
     each = bytes_needed("walk", sum(node.size for node in twins.nodes), forms.element_size())
 
     def piece(start: int, stop: int) -> None:
         part = torch.arange(start, stop, device=forms.device)
         balls = family.pick(part)
-        comparison = _TwinComparison.of(
-            graph, twins, balls, forms[part], reached[part], budget, budget // (4 * each), until
-        )
-        result[part, :, 1] = comparison.most(
-            _put_back, comparison.candidates[:, :1].expand_as(comparison.candidates[:, 1:])
-        ).clamp(min=0)
-        if move is not None:
-            moves = balls.project(move[part])
-            least = -comparison.most(
-                lambda ball, within, sample: _moved(ball, within, moves[sample]), comparison.candidates[:, 1:]
-            )
-            result[part, :, 0] = least.clamp(min=0).minimum(result[part, :, 1])
+        known = None if hidden is None else {name: interval.pick(part) for name, interval in hidden.items()}
+        with suppress(TimeoutError), time_limit(until):
+            found = invprop(graph, balls, forms[part], reached[part].amin(1), budget, _MOST_INVPROP_ROUNDS, known)
+            at_once = min(_MOST_PAIRS_AT_ONCE, budget // (4 * each))
+            comparison = _TwinComparison.of(found, twins, balls, forms[part], reached[part], budget, at_once)
+            first = comparison.candidates[:, :1].expand_as(comparison.candidates[:, 1:])
+            result[part, :, 1] = comparison.most(_put_back, first).clamp(min=0)
+            if move is not None:
+                moves = balls.project(move[part])
+                least = -comparison.most(
+                    lambda ball, within, sample: _moved(ball, within, moves[sample]), comparison.candidates[:, 1:]
+                )
+                result[part, :, 0] = least.clamp(min=0).minimum(result[part, :, 1])
 
     with full_precision(forms.device), torch.no_grad():
         run_in_chunks(family.count, budget // (4 * forms.shape[1] * each), piece)
@@ -126,25 +131,22 @@ class _TwinComparison:
     known: Mapping[str, Interval]  # intervals (Q, *shape) of the inputs of both copies' nonlinear operations
     budget: int
     at_once: int  # pairs of a part and a group that are bounded together
-    until: float
 
     @staticmethod
     def of(
-        graph: Graph,
+        found: ConstrainedBounds,
         twins: Graph,
         family: Family,
         forms: Tensor,
         reached: Tensor,
         budget: int,
         at_once: int,
-        until: float = inf,
     ) -> _TwinComparison:
         """Find the parts in which the first copy's input can maximise a form over a member.
 
         There the form reaches the known value of the member. A form whose hidden intervals become narrower by this gets
         a part of its own. All other forms of a sample share one part.
         """
-        found = invprop(graph, family, forms, reached.amin(1), budget, _MOST_INVPROP_ROUNDS, until)
         rows = torch.arange(forms.shape[1], device=forms.device)
         kept = found.reaches(reached)[:, :, None] & rows.eq(found.row[:, None, None])  # (pairs, 1 + G, R)
         own = found.narrowed()
@@ -157,7 +159,7 @@ class _TwinComparison:
             before, after, name = node.inputs
             narrow, whole = found.known[name].pick(own), found.whole[name]
             known[before], known[after] = narrow.concat(whole), whole.pick(parts)
-        return _TwinComparison(twins, family, forms, parts, torch.cat([kept[own], rest]), known, budget, at_once, until)
+        return _TwinComparison(twins, family, forms, parts, torch.cat([kept[own], rest]), known, budget, at_once)
 
     def most(self, differences: Differences, rows: Tensor) -> Tensor:
         """Return (N, G): the most by which one of the marked forms (Q, G, R) can be lower in the second copy."""
@@ -166,8 +168,6 @@ class _TwinComparison:
         value = self.forms.new_full((len(selected),), inf)
 
         def piece(start: int, stop: int) -> None:
-            if time.monotonic() > self.until:
-                return
             part, group = selected[start:stop] // groups, selected[start:stop] % groups
             sample = self.sample[part]
             ball = self.family.pick(sample)
@@ -177,9 +177,8 @@ class _TwinComparison:
             forms = _gather_rows(self.forms[sample], rows[part, group])
             value[start:stop] = solve(self.twins, cases, -forms, Backward(), "one-pass", self.budget).amax((1, 2))
 
-        run_in_chunks(
-            len(selected), self.at_once if self.until == inf else min(self.at_once, _PAIRS_PER_CLOCK_CHECK), piece
-        )
+        with suppress(TimeoutError):  # the pairs left have no bound
+            run_in_chunks(len(selected), self.at_once, piece)
         most = self.forms.new_full((self.family.count * groups,), -inf)
         at = self.sample[selected // groups] * groups + selected % groups
         return most.scatter_reduce_(0, at, value, "amax").view(-1, groups)
