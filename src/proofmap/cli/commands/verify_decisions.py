@@ -13,15 +13,17 @@ import torch
 import typer
 
 from proofmap.attack.counterexample import find_counterexample
-from proofmap.bounds import Method
+from proofmap.bounds import Backward, Method
 from proofmap.cli.counterexample_files import Points
 from proofmap.cli.explain_output import stems
 from proofmap.cli.options.samples_and_balls import SampleInBall, graphs
 from proofmap.cli.options.shared_options import ROUNDING_NOTE, finite, tell
 from proofmap.errors import BoundError
 from proofmap.graph import Graph
-from proofmap.graph.classes import classes_of, margins
+from proofmap.graph.classes import classes_of
+from proofmap.rounding.point_bounds import lower_bounds_at_points
 from proofmap.rounding.rigorous_support import has_error_bounds
+from proofmap.runtime.memory import budget
 from proofmap.runtime.progress import part
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.sources.own_files import REFUTED
@@ -102,7 +104,7 @@ def _answer(case: SampleInBall, graph: Graph, query: DecisionQuery, stem: str) -
             asked: Any = {"bounds": query.method, "target": aim, "enough": 0.0}
             found = overlap(network, case.x, case.ball, **asked, rigorous=rigorous)
             upper = float(found.full)
-            if upper >= 0 and rigorous and _may_be_rounding(found, graph, aim):
+            if upper >= 0 and rigorous and _may_be_rounding(found, graph):
                 rounding = bool(overlap(network, case.x, case.ball, **asked, rigorous=False).full < 0)
             if rounding and query.method.search is None:  # a search already computes in float64
                 precise = graph.to(case.x.device, torch.float64)
@@ -139,17 +141,22 @@ def _answer(case: SampleInBall, graph: Graph, query: DecisionQuery, stem: str) -
     return query.points.keep(point, f"{stem}{REFUTED}", entry, picture=True)
 
 
-def _may_be_rounding(found: Overlap, graph: Graph, aim: int) -> bool:
+def _may_be_rounding(found: Overlap, graph: Graph) -> bool:
     """Return whether rounding errors may be the reason that nothing is proven.
 
     A second search without rounding errors takes as long as the first. So for a search this is true only if the bound
-    is at most `_MAX_ROUNDING_MULTIPLE` times the rounding error at the best point that it found.
+    is at most `_MAX_ROUNDING_MULTIPLE` times the rounding error of a bound at the best point that it found.
     """
     if found.points is None:
         return True
-    point = found.points[:, 0].double()
-    value = margins(graph.to(point.device, torch.float64)(point).flatten(1), found.target)
-    return bool(found.full <= _MAX_ROUNDING_MULTIPLE * (value - found.full_lower))
+    point, target = found.points[:, 0].double(), int(found.target)
+    network = graph.to(point.device, torch.float64)
+    logits = network(point).flatten()
+    rival = int(logits.index_fill(0, found.target, -inf).argmax())
+    lead = torch.zeros_like(logits)
+    lead[rival], lead[target] = 1.0, -1.0
+    above = -lower_bounds_at_points(network, point, -lead[None, None], Backward(), budget(None, point.device))
+    return bool(found.full <= _MAX_ROUNDING_MULTIPLE * (above - logits @ lead))
 
 
 def _radius(
