@@ -77,8 +77,11 @@ def hard() -> tuple[pm.Graph, Tensor, pm.Ball]:
 
 
 @pytest.mark.slow
-def test_scores_that_a_search_leaves_open_are_bounded_directly(hard: tuple[pm.Graph, Tensor, pm.Ball]) -> None:
+def test_scores_that_a_search_leaves_open_are_bounded_directly(
+    hard: tuple[pm.Graph, Tensor, pm.Ball], monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph, x, ball = hard
+    monkeypatch.setattr(overlaps, "_DROPS_TIME_SHARE", 60.0)  # a busy machine bounds no score within the usual share
     over = pm.overlap(graph, x, ball, groups=pm.groups.grid(4), bounds=SHORT, rigorous=False)
     assert over.drops is not None
     assert bool((over.drops[0, :, 1] < inf).any())
