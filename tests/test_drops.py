@@ -71,9 +71,9 @@ SHORT = Exact(seconds=2)
 
 @pytest.fixture
 def hard() -> tuple[pm.Graph, Tensor, pm.Ball]:
-    """Return a sample that a short search leaves open, and one that it solves."""
+    """Return a sample that a short search leaves open, and one whose first bounds meet."""
     x = pm.data.digits()[0][[14, 0]]
-    return pm.trace(pm.zoo.mnist_mlp(), x), x, pm.Ball(torch.tensor([0.02, 0.001]), domain=(0.0, 1.0))
+    return pm.trace(pm.zoo.mnist_mlp(), x), x, pm.Ball(torch.tensor([0.02, 1e-5]), domain=(0.0, 1.0))
 
 
 @pytest.mark.slow
