@@ -62,7 +62,7 @@ class Radius:
     proven: Tensor  # (N,) all inputs within this radius have the same class
     refuted: Tensor  # (N,) distance of the nearest adversary found, or inf
     points: Tensor  # (N, *shape) the adversaries, or x itself if none was found
-    rigorous: bool  # whether `proven` covers all rounding errors
+    rigorous: bool = False  # whether `proven` covers all rounding errors
 
 
 def radius(
