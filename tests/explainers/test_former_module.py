@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from importlib import import_module
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_its_names_are_those_of_explainers(name: str) -> None:
 def test_importing_from_it_warns_and_leaves_a_plain_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "proofmap.explain", raising=False)
     with pytest.warns(DeprecationWarning, match=r"import its other names from proofmap\.explainers"):
-        module = import_module("proofmap.explain")
+        module: Any = import_module("proofmap.explain")
     assert module.File is pm.explainers.File
     assert inspect.isfunction(pm.explain)
     assert pm.explain is module
