@@ -336,7 +336,7 @@ def test_a_search_bounds_the_hidden_layers_of_the_balls_once(monkeypatch: pytest
     """The units of the search and the direct bounds of scores use the intervals of the first bounds."""
     tightened: list[str] = []
     invprop_forms: list[Tensor] = []
-    usual, invprop = BackwardBounder.tighten_inputs, twin_bounds.invprop
+    usual, invprop = BackwardBounder.tighten_inputs, vars(twin_bounds)["invprop"]
 
     def tighten(self: BackwardBounder, node: Node) -> None:
         if self.state.cases.cut is None and not self.state.cases.known:
