@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from proofmap.errors import InputError, ProofmapWarning
+from proofmap.errors import InputError
 from proofmap.inputs.ball import Ball
+from proofmap.runtime.user_warning import warn_user
 
 
 def default_ball(x: Tensor) -> Ball:
@@ -27,21 +26,11 @@ def default_ball_with_warning(x: Tensor, who: str) -> Ball:
     domain = "no domain, because all values of x are equal"
     if ball.domain is not None:
         domain = f"the range of x as its domain, {ball.domain[0]:g} to {ball.domain[1]:g}"
-    warnings.warn(
+    warn_user(
         f"{who} got no ball and uses each sample's proven radius, pm.Ball('auto'), with {domain}: give the ball of "
-        f"allowed changes, such as pm.{who}(model, pm.Ball(0.02, domain=(0.0, 1.0)))",
-        ProofmapWarning,
-        stacklevel=_user_stack_level(),
+        f"allowed changes, such as pm.{who}(model, pm.Ball(0.02, domain=(0.0, 1.0)))"
     )
     return ball
-
-
-def _user_stack_level() -> int:
-    """Return the stack level of the first caller outside proofmap, so that the warning points at the user's line."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "proofmap":
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def recorded_ball(settings: Mapping[str, Any]) -> Ball | None:

@@ -18,7 +18,8 @@ def as_samples(x: Samples, model: Any) -> Tensor:
     """Return x (N, *shape) as a checked tensor.
 
     A tensor stays as it is. A numpy array of floats or a frame takes the model's precision and device: numpy arrays are
-    float64 by default, so their precision is not a deliberate choice, while that of a float64 tensor is.
+    float64 by default, so their precision is not a deliberate choice, while that of a float64 tensor is. A float16 or
+    bfloat16 tensor becomes float32, which holds the same numbers: Proofmap computes in float32 or float64.
     """
     if is_frame(x):
         x = frame_numbers(x)
@@ -42,6 +43,8 @@ def as_samples(x: Samples, model: Any) -> Tensor:
             f"x is {type(x).__name__}, expected a float32 or float64 tensor, or a numpy array of floats: use "
             "torch.as_tensor(x).float()"
         )
+    if x.dtype in (torch.float16, torch.bfloat16):
+        x = x.float()
     check_input(x)
     return x
 

@@ -29,7 +29,9 @@ def check_call(model: Network, x: Samples) -> Tensor:
         raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or a pm.Graph")
     if isinstance(model, nn.Module):
         for name, weight in model.named_parameters():
-            if weight.is_floating_point() and (weight.dtype, weight.device) != (x.dtype, x.device):
+            low = weight.dtype in (torch.float16, torch.bfloat16)  # read as float32 when the model is traced
+            precision = torch.float32 if low else weight.dtype
+            if weight.is_floating_point() and (precision, weight.device) != (x.dtype, x.device):
                 raise InputError(
                     f"the model's {name!r} is {weight.dtype} on {weight.device} and x is {x.dtype} on {x.device}, "
                     "expected both alike: move one with .to(...)"

@@ -261,10 +261,9 @@ def test_constants_that_are_not_finite_are_refused() -> None:
         trace(Apply(lambda x: x.clamp(min=float("nan"))), torch.rand(1, 4))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex64])
-def test_other_precisions_are_refused(dtype: torch.dtype) -> None:
-    with pytest.raises(ModelError, match=rf"'weight' is {dtype}, expected float32 or float64"):
-        trace(nn.Linear(4, 3, dtype=dtype), torch.rand(1, 4))
+def test_complex_weights_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"'weight' is torch.complex64, expected float32 or float64"):
+        trace(nn.Linear(4, 3, dtype=torch.complex64), torch.rand(1, 4))
 
 
 def test_mixed_precisions_are_refused() -> None:

@@ -15,6 +15,7 @@ from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedErr
 from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.ir import Graph, ModelFile
 from proofmap.graph.onnx.file import parse_with_hash
+from proofmap.graph.onnx.low_precision import in_single_precision
 from proofmap.graph.onnx.message_fields import name_of
 from proofmap.graph.onnx.model_agreement import check
 from proofmap.graph.onnx.opaque_part import run_as_is
@@ -33,6 +34,9 @@ def load(path: str | os.PathLike[str]) -> Graph:
     the file fixes it. Operations without a rule are in one opaque node, which onnxruntime computes: `bounded` says
     whether there is one. If onnxruntime is installed and can run the file, its logits are compared with the graph's.
 
+    A file that computes in float16 or bfloat16 is read as the float32 network with the same weights, with a warning.
+    Nothing is stated about float16 or bfloat16 arithmetic.
+
     >>> found = pm.EVA(model, ball, groups=cells).explain(x[:1])
     >>> found.certificate().save("digit.proof")        # which writes the network too
     (PosixPath('digit.proof'), PosixPath('digit.onnx'), PosixPath('digit.npy'))
@@ -42,8 +46,12 @@ def load(path: str | os.PathLike[str]) -> Graph:
     path = Path(path)
     model, sha256 = parse_with_hash(path)
     try:
-        graph = _read(inliner.inline_local_functions(model) if model.functions else model)
-        return graph if sha256 is None else replace(graph, file=ModelFile(path, sha256=sha256))
+        model = inliner.inline_local_functions(model) if model.functions else model
+        single = in_single_precision(model)
+        graph = _read(single or model)
+        if sha256 is None or single is not None:  # a converted file does not compute this graph
+            return graph
+        return replace(graph, file=ModelFile(path, sha256=sha256))
     except (ProofmapError, MemoryError):
         raise
     except Exception as error:  # a damaged file may fail anywhere

@@ -19,6 +19,7 @@ from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.ir import Graph
 from proofmap.graph.torch.compiled import eager, uncompiled
 from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, ExportError, export
+from proofmap.graph.torch.low_precision import in_single_precision
 from proofmap.graph.torch.model_agreement import check
 from proofmap.graph.torch.opaque_part import ExportedModel, run_as_is
 from proofmap.graph.torch.read import read
@@ -32,6 +33,9 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
     Operations without a rule are in one opaque node, which the module itself computes: `bounded` says whether there is
     one. The graph is checked: it agrees with the model at x and at a point drawn around it.
 
+    A module with float16 or bfloat16 weights is read as the float32 module with the same weights, with a warning.
+    Nothing is stated about float16 or bfloat16 arithmetic.
+
     Every public call traces a module once. To save that time, keep the graph and pass it instead of the model, as long
     as the module does not change.
 
@@ -41,7 +45,7 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
     _check_layers_and_input(model, x)
     if x.ndim < 2 or not x.is_floating_point() or not x.numel():
         raise InputError(f"got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, ...) of floats")
-    model = eager(model)
+    model = in_single_precision(eager(model))
     if isinstance(model, torch.jit.ScriptModule):  # its attributes cannot be restored
         model = copy.deepcopy(model)
     dtype, device = _check_tensors(model, x)
