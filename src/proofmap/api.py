@@ -36,6 +36,7 @@ from proofmap.inputs import groups
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.domain import Domain
 from proofmap.inputs.family import Family
+from proofmap.verify.model_comparison import ModelComparison, compare_models
 from proofmap.verify.overlap import Overlap, overlap
 from proofmap.verify.radius import Radius, certified_radius, radius
 
@@ -58,6 +59,7 @@ __all__ = [
     "GreedyAS",
     "HybridEVA",
     "InputError",
+    "ModelComparison",
     "ModelError",
     "NestedEVA",
     "NoiseEVA",
@@ -73,6 +75,7 @@ __all__ = [
     "bounds",
     "certified_radius",
     "compare",
+    "compare_models",
     "data",
     "explain",
     "explainers",

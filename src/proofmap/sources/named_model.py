@@ -21,6 +21,7 @@ from proofmap.explainers.origin import File, Source
 from proofmap.graph import Graph, as_graph, load
 from proofmap.graph.estimators import from_sklearn, is_estimator
 from proofmap.graph.onnx import external_data_files
+from proofmap.graph.torch.low_precision import in_single_precision
 from proofmap.runtime.memory import is_out_of_memory
 from proofmap.runtime.silence import quiet
 from proofmap.sources.limited_reads import check_file
@@ -57,8 +58,11 @@ class Model:
         """
         if isinstance(self.network, nn.Module):
             _try(self.network, x, self.name)
+        network = self.network
+        if isinstance(network, nn.Module):
+            network = in_single_precision(network)  # here, because its warning would be lost below
         with quiet():
-            graph = as_graph(self.network, x)
+            graph = as_graph(network, x)
         if self.classes is not None and len(self.classes) != graph.classes:
             raise InputError(
                 f"got the names of {len(self.classes)} classes, expected {graph.classes} for {self.name}: one for each"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -35,13 +37,21 @@ def verify(
 ) -> None:
     """Prove that the class is the same for all inputs of a ball, or that the property of a VNN-LIB file holds.
 
+    With a second model before the inputs: prove it for both models, and bound how far their logits can differ.
+
     Exit code 1: not proven for every input.
 
-    For instance: proofmap verify zoo:mnist_mlp digit.png --eps 0.02
+    For instance: proofmap verify zoo:mnist_mlp digit.png --eps 0.02, or proofmap verify a.onnx b.onnx digit.png --eps
+    0.02
     """
+    other = second_model(subject.inputs)
+    if other is not None:
+        subject = replace(subject, inputs=subject.inputs[1:])
     boxed = subject.boxed
     _check_result(result, len(subject.inputs) if boxed else 0)
     if boxed:
+        if other is not None:
+            raise InputError("got two models with a VNN-LIB file, expected samples and --eps: verify each model alone")
         ball.refuse_beside_a_box()
         if target is not None or no_radius:
             raise InputError(
@@ -54,6 +64,7 @@ def verify(
 
     from proofmap.bounds import Backward
     from proofmap.cli.commands.verify_decisions import DecisionQuery, answer_all
+    from proofmap.cli.commands.verify_pairs import PairQuery, compare_all, second_of
     from proofmap.cli.commands.verify_properties import decide_files
     from proofmap.cli.counterexample_files import Points
     from proofmap.cli.options.samples_and_balls import read_cases
@@ -65,10 +76,24 @@ def verify(
     else:
         model, cases = read_cases(subject, ball)
         aim = o.class_of(target, model.classes)
-        query = DecisionQuery(method, str(ball.eps), ball.norm, aim, not no_radius, Points(out, model))
-        proven = answer_all(cases, query, as_json)
+        if other is not None:
+            query = PairQuery(method, str(ball.eps), ball.norm, aim)
+            proven = compare_all(cases, (model, second_of(subject, other, model)), query, as_json)
+            raise typer.Exit(0 if proven else _EXIT_NOT_PROVEN)
+        asked = DecisionQuery(method, str(ball.eps), ball.norm, aim, not no_radius, Points(out, model))
+        proven = answer_all(cases, asked, as_json)
     if not proven:
         raise typer.Exit(_EXIT_NOT_PROVEN)
+
+
+def second_model(inputs: Sequence[Path]) -> str | None:
+    """Return the first input if it names a model: an ONNX file, a function of a module, or a model of the zoo."""
+    name = str(inputs[0]) if inputs else ""
+    if not (name.lower().endswith(".onnx") or name.startswith("zoo:") or ".py:" in name):
+        return None
+    if len(inputs) == 1:
+        raise InputError(f"got the second model {name} and no inputs, expected inputs after it: a.onnx b.onnx x.npy")
+    return name
 
 
 def _check_result(result: Path | None, count: int) -> None:
