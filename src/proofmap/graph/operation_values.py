@@ -141,6 +141,20 @@ def shrink(node: Node, x: Tensor) -> Tensor:
     return torch.where(x > limit, x - shift, torch.where(x < -limit, x + shift, 0.0))
 
 
+def round_steps(node: Node, x: Tensor) -> Tensor:
+    """Return clamp(round(x / step), low, high), with ties to even.
+
+    The gradient is that of clamp(x / step, low, high), the straight-through estimator: the true one is 0 everywhere.
+    """
+    a = node.attributes
+    scaled = x / a["step"]
+    value = scaled.round().clamp(a["low"], a["high"])
+    if torch.is_grad_enabled() and x.requires_grad:
+        smooth = scaled.clamp(a["low"], a["high"])
+        value = value.detach() + (smooth - smooth.detach())
+    return value
+
+
 def threshold(node: Node, x: Tensor) -> Tensor:
     """Return x above the limit, else a constant value."""
     return torch.where(x > node.attributes["limit"], x, node.attributes["value"])

@@ -97,6 +97,7 @@ OPERATIONS: dict[str, Operation] = {
     "abs": _plain(torch.abs),
     "shrink": _scalar(operation_values.shrink, activation=True, steep=_always),
     "threshold": _scalar(operation_values.threshold, activation=True, steep=_always),
+    "round": _scalar(operation_values.round_steps, steep=_always),
     "elu": _scalar(lambda node, x: F.elu(x, node.attributes["alpha"]), activation=True),
     "softplus": _scalar(
         operation_values.softplus,

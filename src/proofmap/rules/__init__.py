@@ -6,6 +6,7 @@ from proofmap.rules import discontinuous, linear_operations, maximum, one_bend, 
 from proofmap.rules.elementwise_product import ElementwiseProduct
 from proofmap.rules.matrix_product import MatrixProduct
 from proofmap.rules.maximum_of_two import Larger
+from proofmap.rules.rounding_steps import Round
 from proofmap.rules.rule import AffineBounds, Form, Interval, Linear, Nonlinear, Relaxation, Rule
 from proofmap.rules.secant_slopes import Change
 from proofmap.rules.softmax import Softmax
@@ -36,6 +37,7 @@ RULES: dict[str, Rule] = {
     "abs": piecewise.Absolute(),
     "shrink": discontinuous.Shrink(),
     "threshold": discontinuous.Threshold(),
+    "round": Round(),
     "softplus": discontinuous.Softplus(),
     "elu": s_shaped.Elu(),
     "sigmoid": s_shaped.Sigmoid(),

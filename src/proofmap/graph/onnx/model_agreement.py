@@ -46,8 +46,10 @@ def check(
     points = (drawn * torch.tensor([1.0, 4.0]).view(-1, *(1,) * (drawn.ndim - 1))).to(graph.dtype)
     points[1] -= 2
     try:
+        # A rounding error may move a value by a whole step: then only double precision tells whether both agree.
+        steps = any(node.op == "round" for node in graph.nodes)
         whose = "onnxruntime's logits and those of the graph that was read differ by {} of the largest"
-        require_agreement(graph, Reference(run, run.double, other=True), points, whose, _ADVICE)
+        require_agreement(graph, Reference(run, run.double, other=not steps), points, whose, _ADVICE)
     except _NotRunError:
         return False
     return True
@@ -81,9 +83,11 @@ class _ReferenceRuns:
         return self._run_in_batches(lambda feeds: self.session.run(None, feeds), x)
 
     def double(self, x: Tensor) -> Tensor:
-        from onnx.reference import ReferenceEvaluator  # slow to import, and hardly ever needed
+        from proofmap.graph.onnx.reference_evaluation import (
+            reference_evaluator,
+        )  # slow to import, and hardly ever needed
 
-        evaluator = ReferenceEvaluator(_in_double_precision(self.model))
+        evaluator = reference_evaluator(_in_double_precision(self.model))
         return self._run_in_batches(lambda feeds: evaluator.run(None, feeds), x)
 
     def _run_in_batches(self, run: Any, x: Tensor) -> Tensor:

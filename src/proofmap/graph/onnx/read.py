@@ -264,7 +264,9 @@ class Reader:
 
     def _evaluate(self, name: str, node: NodeProto, also: dict[str, Array]) -> list[Array]:
         """Compute a node with onnx's reference implementation, from constants and the values in `also`."""
-        from onnx.reference import ReferenceEvaluator  # slow to import, and not needed by many
+        from proofmap.graph.onnx.reference_evaluation import (
+            reference_evaluator,
+        )  # slow to import, and not needed by many
 
         feeds = {i: also[i] if i in also else self.constants[i] for i in node.input if i}
         if _output_entries(node.op_type, list(feeds.values())) > _MAX_CONSTANT_ENTRIES:
@@ -277,7 +279,7 @@ class Reader:
         model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", self.opset)])
         try:
             with np.errstate(all="ignore"):
-                return [np.asarray(result) for result in ReferenceEvaluator(model).run(None, feeds)]
+                return [np.asarray(result) for result in reference_evaluator(model).run(None, feeds)]
         except Exception as error:
             reason = f"of constants cannot be computed: {first_line(error)}"
             raise ModelError(f"{node.op_type} (node {name!r}) {reason}") from error

@@ -18,6 +18,7 @@ from proofmap.graph.onnx.operators.linear import LINEAR_CONVERTERS
 from proofmap.graph.onnx.operators.ml_domain import ML_CONVERTERS
 from proofmap.graph.onnx.operators.node_inputs import Call, number, require_computed
 from proofmap.graph.onnx.operators.norms import NORM_CONVERTERS
+from proofmap.graph.onnx.operators.quantisation import QUANTISATION_CONVERTERS
 from proofmap.graph.onnx.operators.recurrent import RECURRENT_CONVERTERS
 from proofmap.graph.onnx.operators.reductions import REDUCTION_CONVERTERS
 from proofmap.graph.onnx.operators.resizing import RESIZE_CONVERTERS
@@ -145,6 +146,7 @@ CONVERTERS: dict[str, Callable[..., Any]] = {
     **NORM_CONVERTERS,
     **RECURRENT_CONVERTERS,
     **ML_CONVERTERS,
+    **QUANTISATION_CONVERTERS,
     **{op: _unary(op.lower()) for op in _UNARY.split()},
     "Add": _chain(Builder.add),
     "Sum": _chain(Builder.add),

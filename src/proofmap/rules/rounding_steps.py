@@ -1,0 +1,98 @@
+"""Relaxation of quantisation, y = clamp(round(x / step), low, high): a staircase of height 1.
+
+With u = x / step and whole numbers a = y(l), b = y(u_max) at the ends of the interval, y jumps from k - 1 to k at
+u = k - 1/2, for a < k <= b. A line of slope σ in [0, 1] over u is
+
+    above y if its bias is at least  max(b (1 - σ) + σ / 2, a - σ l),
+    below y if its bias is at most   min(a (1 - σ) - σ / 2, b - σ u_max),
+
+because k - σ (k - 1/2) and (k - 1) - σ (k - 1/2) rise with k. Without a jump, y = a. At a tie both neighbours count as
+values. An endpoint within a few rounding errors of a tie counts as beyond it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.ir import Node
+from proofmap.graph.ops import compute
+from proofmap.rules.rule import FreeParameters, Interval
+from proofmap.rules.scalar_lines import Lines, Scalar
+
+_TIE_ULPS = 64  # ulps of x within which x counts as being at a tie
+
+
+class Round(Scalar):
+    """Lines above and below the staircase; the slopes of both are free parameters between 0 and 1 / step."""
+
+    def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
+        """Return no points: the staircase never falls."""
+        return []
+
+    def interval(self, node: Node, *inputs: Interval) -> Interval:
+        wide = _beyond_ties(*inputs)
+        return Interval(compute(node, wide.lower), compute(node, wide.upper))
+
+    def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
+        """Return lines that also hold for rounded x; by default those of the least area."""
+        dtype, step = x.lower.dtype, float(node.attributes["step"])
+        wide = _beyond_ties(x)
+        y = Interval(compute(node, wide.lower).double(), compute(node, wide.upper).double())
+        u = Interval(wide.lower.double() / step, wide.upper.double() / step)
+        level = (y.lower >= y.upper) | ~(u.lower.isfinite() & u.upper.isfinite())
+        if slopes is None:
+            below, above = _best_slopes(u, y)
+        else:
+            below, above = (slopes.double() * step).clamp(0, 1).unbind(1)
+        below, above = torch.where(level, 0, below), torch.where(level, 0, above)
+        u = Interval(torch.where(level, 0, u.lower), torch.where(level, 0, u.upper))
+        room = torch.where(level, 0, (x.lower - wide.lower).double() / step)
+        low = torch.where(level, y.lower, _bias_below(u, y, below) - below * room)
+        high = torch.where(level, y.upper, _bias_above(u, y, above) + above * room)
+        return Lines(*(line.to(dtype) for line in (below / step, low, above / step, high)))
+
+    def free(self, node: Node, *inputs: Interval) -> FreeParameters:
+        lines = self.lines(node, *inputs)
+        start = torch.stack([lines.lower_slope, lines.upper_slope], dim=1)
+        return FreeParameters(start, torch.zeros_like(start), torch.full_like(start, 1 / node.attributes["step"]))
+
+    def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
+        y = self.interval(node, *inputs)
+        return (y.lower < y.upper,)
+
+    def secant_slopes(self, node: Node, x: Interval) -> Interval:
+        """Across a jump, the secant slopes are unbounded; the staircase never falls."""
+        y = self.interval(node, x)
+        return Interval(torch.zeros_like(x.lower), torch.where(y.lower < y.upper, torch.inf, 0).to(x.lower))
+
+
+def _beyond_ties(x: Interval) -> Interval:
+    """Return the intervals, wider by the rounding errors that may carry an endpoint across a tie."""
+    size = torch.maximum(x.lower.abs(), x.upper.abs())
+    near = _TIE_ULPS * torch.finfo(size.dtype).eps * size
+    return Interval(x.lower - near, x.upper + near)
+
+
+def _bias_above(u: Interval, y: Interval, slope: Tensor) -> Tensor:
+    return torch.maximum(y.upper * (1 - slope) + slope / 2, y.lower - slope * u.lower)
+
+
+def _bias_below(u: Interval, y: Interval, slope: Tensor) -> Tensor:
+    return torch.minimum(y.lower * (1 - slope) - slope / 2, y.upper - slope * u.upper)
+
+
+def _best_slopes(u: Interval, y: Interval) -> tuple[Tensor, Tensor]:
+    """Return the slopes (below, above) whose lines are closest at the middle.
+
+    The distance is a convex, piecewise linear function of the slope, so a kink or an end of [0, 1] is best.
+    """
+    rise, middle = y.upper - y.lower, (u.lower + u.upper) / 2
+    sides = (u.upper - y.lower - 0.5, y.upper - 0.5 - u.lower)
+    best = []
+    for width, bias, sign in zip(sides, (_bias_below, _bias_above), (-1, 1), strict=True):
+        kink = torch.where(width > 0, rise / torch.where(width > 0, width, 1), 1).clamp(0, 1)
+        slopes = torch.stack([torch.zeros_like(kink), kink, torch.ones_like(kink)])
+        values = torch.stack([sign * (bias(u, y, slope) + slope * middle) for slope in slopes])
+        best.append(slopes.gather(0, values.argmin(0, keepdim=True))[0])
+    return best[0], best[1]
