@@ -28,8 +28,12 @@ from proofmap.graph.onnx.operators.recurrent import RECURRENT_CONVERTERS
 from tests.graph.onnx.files import Array
 
 ONNX_MAKERS: dict[str, Make] = {**SCALAR_MAKERS, **LAYER_MAKERS, **SHAPE_MAKERS, **NORM_MAKERS}
-# operators for which no file is drawn: samples on the second axis, another domain, a name without a schema
-_NOT_DRAWN = {*RECURRENT_CONVERTERS, *ML_CONVERTERS, "SimplifiedLayerNormalization"}
+# operators for which no file is drawn: samples on the second axis, another domain, a name without a schema, dynamic
+# quantisation, and layers of whole numbers
+_NOT_DRAWN = {
+    *(*RECURRENT_CONVERTERS, *ML_CONVERTERS, "SimplifiedLayerNormalization", "com.microsoft.QGemm"),
+    *("DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "QLinearConv", "QLinearMatMul"),
+}
 OPSETS = (7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24)
 _MOSTLY_REFUSED = {"Softmax", "LogSoftmax", "Shape", "Size"}  # drawn only in their turn, not as further operators
 _RUNTIME_TOLERANCE_FACTOR = 16  # onnxruntime's functions are less exact than torch's

@@ -177,6 +177,22 @@ def constants_of(f: File, op: str, x: str) -> str:
     return f.add("Add", x, f.add(f.draw.pick(["Neg", "Exp", "Tanh"]), filled))
 
 
+def _quantisation(f: File) -> tuple[Array, Array]:
+    """Return a scale and a zero point of a random integer type."""
+    kind = f.draw.pick([np.uint8, np.int8])
+    zero = f.draw.pick([0, 3, 100]) if kind == np.uint8 else f.draw.pick([0, -5, 60])
+    return np.array(f.draw.pick([0.02, 0.1, 0.25]), dtype=np.float32), np.array(zero, dtype=kind)
+
+
+def _quantised(f: File, op: str, x: str) -> str:
+    """Return x quantised and dequantised, with the same scale and zero point or with others."""
+    if f.dtype != np.float32:
+        raise Undrawn("single precision alone is quantised")
+    first = _quantisation(f)
+    scale, zero = first if f.draw.chance(0.7) else (_quantisation(f)[0], first[1])
+    return f.add("DequantizeLinear", f.add("QuantizeLinear", x, *first), scale, zero)
+
+
 SCALAR_MAKERS: dict[str, Make] = {
     **{op: _plain(0.0) for op in ("Relu", "Abs", "Neg", "Sigmoid", "Tanh", "Erf", "Exp", "Identity", "Softsign")},
     **{op: _plain(0.0, 1.0, -3.0, 3.0) for op in ("HardSwish", "Mish")},
@@ -188,6 +204,8 @@ SCALAR_MAKERS: dict[str, Make] = {
     "ThresholdedRelu": _plain(0.0, 1.0, alpha=[1.0, 0.5]),
     "Shrink": _plain(0.0, 0.5, lambd=[0.5, 1.0], bias=[0.0, 0.5]),
     "Softplus": _plain(0.0, 20.0),
+    "Round": _plain(0.0, 0.5, -1.5),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
     "HardSigmoid": _plain(0.0, 2.5, -2.5, alpha=[0.2, 1 / 6, 1.0, -0.5], beta=[0.5, 0.0, 2.0]),
     "Swish": _plain(0.0, alpha=[1.0, 1.702, -1.0, 0.0]),
     "Gelu": _gelu,

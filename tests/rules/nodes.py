@@ -73,6 +73,11 @@ def points(x: Interval, count: int, jumps: tuple[float, ...] = ()) -> Tensor:
     return inside.maximum(x.lower).minimum(x.upper).sort(0).values
 
 
+def _ties(step: float, low: int, high: int) -> tuple[float, ...]:
+    """Return the places between low · step and high · step where rounding to multiples of a step jumps."""
+    return tuple((k + 0.5) * step for k in range(low, high))
+
+
 FUNCTIONS = [
     Function("relu"),
     Function("leaky_relu", weight=0.1),
@@ -96,6 +101,9 @@ FUNCTIONS = [
     Function("shrink", (("limit", 0.0), ("shift", -0.5)), jumps=(0.0,)),
     Function("threshold", (("limit", 1.0), ("value", -2.5)), jumps=(1.0,)),
     Function("threshold", (("limit", 0.1), ("value", 20.0)), jumps=(0.1,)),
+    Function("round", (("step", 1.0), ("low", -inf), ("high", inf)), low=-3.0, high=3.0, jumps=_ties(1.0, -3, 3)),
+    Function("round", (("step", 0.25), ("low", -3.0), ("high", 4.0)), low=-2.0, high=2.0, jumps=_ties(0.25, -3, 4)),
+    Function("round", (("step", 0.1), ("low", 0.0), ("high", 255.0)), jumps=_ties(0.1, 0, 81)),
     Function("sigmoid"),
     Function("tanh"),
     Function("softsign", low=-50.0, high=50.0),

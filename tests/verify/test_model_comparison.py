@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ class Gated(nn.Module):
 def dense(*hidden: int) -> nn.Module:
     sizes = (6, *(hidden or (5,)), 3)
     layers: list[nn.Module] = [nn.Flatten()]
-    for k, (m, n) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for k, (m, n) in enumerate(pairwise(sizes)):
         layers += [nn.Linear(m, n)] + [nn.ReLU()] * (k < len(sizes) - 2)
     return nn.Sequential(*layers)
 

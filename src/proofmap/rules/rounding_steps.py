@@ -1,13 +1,13 @@
 """Relaxation of quantisation, y = clamp(round(x / step), low, high): a staircase of height 1.
 
 With u = x / step and whole numbers a = y(l), b = y(u_max) at the ends of the interval, y jumps from k - 1 to k at
-u = k - 1/2, for a < k <= b. A line of slope σ in [0, 1] over u is
+u = k - 1/2, for a < k <= b. A line of slope σ >= 0 over u is
 
-    above y if its bias is at least  max(b (1 - σ) + σ / 2, a - σ l),
-    below y if its bias is at most   min(a (1 - σ) - σ / 2, b - σ u_max),
+    above y if its bias is at least  a - σ l      and  k - σ (k - 1/2)      for k = a + 1 and for k = b,
+    below y if its bias is at most   b - σ u_max  and  k - 1 - σ (k - 1/2)  for k = a + 1 and for k = b,
 
-because k - σ (k - 1/2) and (k - 1) - σ (k - 1/2) rise with k. Without a jump, y = a. At a tie both neighbours count as
-values. An endpoint within a few rounding errors of a tie counts as beyond it.
+because both expressions are linear in k. Without a jump, y = a. At a tie both neighbours count as values. An endpoint
+within a few rounding errors of a tie counts as beyond it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TIE_ULPS = 64  # ulps of x within which x counts as being at a tie
 
 
 class Round(Scalar):
-    """Lines above and below the staircase; the slopes of both are free parameters between 0 and 1 / step."""
+    """Lines above and below the staircase; the slopes of both are free parameters."""
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         """Return no points: the staircase never falls."""
@@ -41,13 +41,13 @@ class Round(Scalar):
         y = Interval(compute(node, wide.lower).double(), compute(node, wide.upper).double())
         u = Interval(wide.lower.double() / step, wide.upper.double() / step)
         level = (y.lower >= y.upper) | ~(u.lower.isfinite() & u.upper.isfinite())
-        if slopes is None:
-            below, above = _best_slopes(u, y)
-        else:
-            below, above = (slopes.double() * step).clamp(0, 1).unbind(1)
-        below, above = torch.where(level, 0, below), torch.where(level, 0, above)
         u = Interval(torch.where(level, 0, u.lower), torch.where(level, 0, u.upper))
         room = torch.where(level, 0, (x.lower - wide.lower).double() / step)
+        below, above = _best_slopes(u, y, room)
+        if slopes is not None:
+            given = (slopes.double() * step).clamp(min=0).unbind(1)
+            below, above = (one.minimum(best.clamp(min=1)) for one, best in zip(given, (below, above), strict=True))
+        below, above = torch.where(level, 0, below), torch.where(level, 0, above)
         low = torch.where(level, y.lower, _bias_below(u, y, below) - below * room)
         high = torch.where(level, y.upper, _bias_above(u, y, above) + above * room)
         return Lines(*(line.to(dtype) for line in (below / step, low, above / step, high)))
@@ -55,7 +55,7 @@ class Round(Scalar):
     def free(self, node: Node, *inputs: Interval) -> FreeParameters:
         lines = self.lines(node, *inputs)
         start = torch.stack([lines.lower_slope, lines.upper_slope], dim=1)
-        return FreeParameters(start, torch.zeros_like(start), torch.full_like(start, 1 / node.attributes["step"]))
+        return FreeParameters(start, torch.zeros_like(start), start.clamp(min=1 / node.attributes["step"]))
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         y = self.interval(node, *inputs)
@@ -75,24 +75,28 @@ def _beyond_ties(x: Interval) -> Interval:
 
 
 def _bias_above(u: Interval, y: Interval, slope: Tensor) -> Tensor:
-    return torch.maximum(y.upper * (1 - slope) + slope / 2, y.lower - slope * u.lower)
+    first, last = (k - slope * (k - 0.5) for k in (y.lower + 1, y.upper))
+    return (y.lower - slope * u.lower).maximum(first).maximum(last)
 
 
 def _bias_below(u: Interval, y: Interval, slope: Tensor) -> Tensor:
-    return torch.minimum(y.lower * (1 - slope) - slope / 2, y.upper - slope * u.upper)
+    first, last = (k - 1 - slope * (k - 0.5) for k in (y.lower + 1, y.upper))
+    return (y.upper - slope * u.upper).minimum(first).minimum(last)
 
 
-def _best_slopes(u: Interval, y: Interval) -> tuple[Tensor, Tensor]:
+def _best_slopes(u: Interval, y: Interval, room: Tensor) -> tuple[Tensor, Tensor]:
     """Return the slopes (below, above) whose lines are closest at the middle.
 
-    The distance is a convex, piecewise linear function of the slope, so a kink or an end of [0, 1] is best.
+    The distance is a convex, piecewise linear function of the slope. So the best slope is 0, 1, or one at which the
+    line through an endpoint passes the next corner or the last one.
     """
     rise, middle = y.upper - y.lower, (u.lower + u.upper) / 2
-    sides = (u.upper - y.lower - 0.5, y.upper - 0.5 - u.lower)
+    last = (u.upper - y.lower - 0.5, y.upper - 0.5 - u.lower)
+    next_ = (u.upper - y.upper + 0.5, y.lower + 0.5 - u.lower)
     best = []
-    for width, bias, sign in zip(sides, (_bias_below, _bias_above), (-1, 1), strict=True):
-        kink = torch.where(width > 0, rise / torch.where(width > 0, width, 1), 1).clamp(0, 1)
-        slopes = torch.stack([torch.zeros_like(kink), kink, torch.ones_like(kink)])
-        values = torch.stack([sign * (bias(u, y, slope) + slope * middle) for slope in slopes])
+    for far, near, bias, sign in zip(last, next_, (_bias_below, _bias_above), (-1, 1), strict=True):
+        kinks = [torch.where(run > 0, up / torch.where(run > 0, run, 1), 1) for run, up in ((far, rise), (near, 1))]
+        slopes = torch.stack([torch.zeros_like(rise), torch.ones_like(rise), *kinks])
+        values = torch.stack([sign * (bias(u, y, slope) + slope * middle) + slope * room for slope in slopes])
         best.append(slopes.gather(0, values.argmin(0, keepdim=True))[0])
     return best[0], best[1]

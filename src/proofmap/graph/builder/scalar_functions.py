@@ -59,6 +59,11 @@ def shrink(b: Builder, name: str, x: str, limit: float, shift: float) -> str:
     return b.add_node(name, "shrink", [x], limit=float(limit), shift=float(shift))
 
 
+def round_steps(b: Builder, name: str, x: str, step: float = 1.0, low: float = -inf, high: float = inf) -> str:
+    """Add min(max(round(x / step), low), high), with ties to even. low and high are whole numbers or infinite."""
+    return b.add_node(name, "round", [x], step=step, low=low, high=high)
+
+
 def threshold(b: Builder, name: str, x: str, limit: float, value: float) -> str:
     """Add x above the limit, else the value. If both are equal, the function is a clamp, without a jump."""
     if not -inf < limit < inf or not -inf < value < inf:

@@ -5,8 +5,8 @@
 `difference_network` also relates the nodes of two networks with the same architecture. With x and z the values of
 corresponding nodes in the first and the second network, and d = z - x,
 
-    L_b(z) + b_b - (L_a(x) + b_a) = L_b(d) + (L_b - L_a)(x) + (b_b - b_a)        for a linear operation,
-    f(z) - f(x)                                                                  for f(x) of one scalar: a "change" node.
+    L_b(z) + b_b - (L_a(x) + b_a) = L_b(d) + (L_b - L_a)(x) + (b_b - b_a)     for a linear operation,
+    f(z) - f(x)                                            for a function of one scalar: a "change" node.
 
 So equal weights cancel before any relaxation. Every other node has d = z - x itself as its difference.
 """

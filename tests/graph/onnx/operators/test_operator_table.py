@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 from proofmap.graph import bounded
 from proofmap.graph.onnx.operators.ml_domain import ML_CONVERTERS
 from proofmap.graph.onnx.operators.operator_table import CONVERTERS
+from proofmap.graph.onnx.operators.quantisation import QUANTISATION_CONVERTERS
 from proofmap.graph.onnx.operators.recurrent import RECURRENT_CONVERTERS
 from proofmap.graph.ops import LINEAR
 from tests.graph.onnx.files import NEWEST, floats, ints
@@ -90,6 +91,7 @@ SCALAR_SPECS = [
     several("Mul to mish", node("Softplus", ["x"], ["p"]), node("Tanh", ["p"], ["t"]), node("Mul", ["x", "t"], ["h"])),
     one("Sigmoid", (4,)),
     one("Tanh", (4,)),
+    one("Round", (4,), opsets=(11, NEWEST)),
     one("Erf", (4,), opsets=(9, 13)),
     one("Gelu", (4,), opsets=(20, NEWEST)),
     one("Gelu by tanh", (4,), opsets=(20,), approximate="tanh"),
@@ -318,5 +320,5 @@ def test_operator_equals_onnxruntime(spec: Spec, opset: int, tmp_path: Path) -> 
 def test_every_operator_of_the_table_is_tested() -> None:
     """Greater is mostly refused, and no ONNX checker knows SimplifiedLayerNormalization."""
     tested = {n.op_type for spec in SPECS for opset in spec.opsets for n in spec.build(opset)}
-    elsewhere = {*ML_CONVERTERS, *RECURRENT_CONVERTERS, "Attention", "Softmax", "LogSoftmax"}
+    elsewhere = {*ML_CONVERTERS, *RECURRENT_CONVERTERS, *QUANTISATION_CONVERTERS, "Attention", "Softmax", "LogSoftmax"}
     assert set(CONVERTERS) - tested == {"Greater", "SimplifiedLayerNormalization", *elsewhere - tested}

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proofmap.graph.builder import scalar_functions
 from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, require_constant, scalar
 from proofmap.graph.onnx.operators.layers import LAYER_CONVERTERS
 from proofmap.graph.onnx.operators.node_inputs import Call, require_computed
@@ -52,7 +53,7 @@ def _quantized(b: Builder, name: str, x: str, scale: Value, zero: Value | None) 
         raise NoRule(f"to type {kind}")
     info = torch.iinfo(kind)
     low, high = float(info.min - shift), float(info.max - shift)
-    steps = b.add_node(f"{name}.steps", "round", [x], step=step, low=low, high=high)
+    steps = scalar_functions.round_steps(b, f"{name}.steps", x, step, low, high)
     return b.affine(name, steps, None, scalar(shift))
 
 
@@ -177,7 +178,7 @@ def _dynamic(b: Builder, call: Call, *inputs: Value) -> str:
 
 
 QUANTISATION_CONVERTERS: dict[str, Callable[..., Any]] = {
-    "Round": lambda b, call, x: b.add_node(call.name, "round", [x], step=1.0, low=-torch.inf, high=torch.inf),
+    "Round": lambda b, call, x: scalar_functions.round_steps(b, call.name, x),
     "QuantizeLinear": _quantize,
     "DequantizeLinear": _dequantize,
     "QLinearConv": _conv,

@@ -127,6 +127,7 @@ CONVERTERS: dict[str, Callable[..., Any]] = {
         "softshrink": lambda b, name, x, limit=0.5: scalar_functions.shrink(b, name, x, limit, limit),
         "hardshrink": lambda b, name, x, limit=0.5: x if limit < 0 else scalar_functions.shrink(b, name, x, limit, 0.0),
         "threshold": scalar_functions.threshold,
+        "round": scalar_functions.round_steps,
         "rrelu": _rrelu,
         "pow.Tensor_Scalar": lambda b, name, x, exponent: scalar_functions.power(b, name, x, float(exponent)),
         "log": scalar_functions.log,
