@@ -245,6 +245,12 @@ def _rsqrt(w: _Writer, node: Node) -> None:
     w.emit(node, "Reciprocal", [w.within(node, "sqrt", "Sqrt", node.inputs)])
 
 
+def _round(w: _Writer, node: Node) -> None:
+    step, low, high = (w.number(node, name, node.attributes[name]) for name in ("step", "low", "high"))
+    scaled = w.within(node, "scaled", "Div", [*node.inputs, step])
+    w.emit(node, "Clip", [w.within(node, "whole", "Round", [scaled]), low, high])
+
+
 def _unary(kind: str) -> Callable[[_Writer, Node], None]:
     return lambda w, node: w.emit(node, kind, node.inputs)
 
@@ -271,6 +277,7 @@ _WRITERS: dict[str, Callable[[_Writer, Node], None]] = {
     "relu": _unary("Relu"),
     "leaky_relu": _leaky_relu,
     "clamp": _clamp,
+    "round": _round,
     "abs": _unary("Abs"),
     "sigmoid": _unary("Sigmoid"),
     "tanh": _unary("Tanh"),

@@ -22,11 +22,16 @@ BALL = pm.Ball(0.02, domain=(0.0, 1.0))
 
 
 def network() -> nn.Module:
+    """Return a network with large weights, so that its logits move."""
     torch.manual_seed(0)
-    return nn.Sequential(
+    layers = nn.Sequential(
         *(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 4, 2), nn.ReLU(), nn.Flatten()),
         *(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4)),
     ).eval()
+    with torch.no_grad():
+        for weight in layers.parameters():
+            weight *= 3
+    return layers
 
 
 class Calibration(quantization.CalibrationDataReader):  # type: ignore[misc, name-defined]
