@@ -58,7 +58,7 @@ NORMS = f"{ROUNDED}::test_all_norms_and_precisions"
 TINY = "tests/rules/test_tiny.py"
 JUMPS = "tests/rules/test_discontinuous.py"
 QUANTISED = "tests/graph/onnx/operators/test_quantisation.py"
-PAIRS = "tests/verify/test_model_comparison.py"
+VERSIONS = "tests/verify/test_model_comparison.py"
 HALVES = "tests/graph/torch/test_low_precision.py"
 STAIRS = "tests/rules/test_rounding_steps.py"
 MAXIMUM = "tests/rules/test_maximum.py"
@@ -205,16 +205,16 @@ BREAKS = [
         "graph/rewrite/model_pair.py",
         "bias = other.weight - node.weight, _minus(",
         "bias = node.weight - other.weight, _minus(",
-        PAIRS,
+        VERSIONS,
     ),
-    Break("graph/rewrite/model_pair.py", "-1.0, like)", "1.0, like)", PAIRS),
+    Break("graph/rewrite/model_pair.py", "-1.0, like)", "1.0, like)", VERSIONS),
     Break(
         "verify/model_comparison.py",
         "[result[..., 0].maximum(closer[..., 0])",
         "[result[..., 1].maximum(closer[..., 0])",
-        PAIRS,
+        VERSIONS,
     ),
-    Break("verify/model_comparison.py", 'verdict == ("proven", "proven")', '"proven" in verdict', PAIRS),
+    Break("verify/model_comparison.py", 'verdict == ("proven", "proven")', '"proven" in verdict', VERSIONS),
     Break("graph/torch/low_precision.py", "copy.deepcopy(model).float()", "model.float()", HALVES),
     Break("rules/piecewise.py", "slope, -slope * negative)", "slope, -0.99 * slope * negative)", STAIRS),
     Break("rules/piecewise.py", "lower = (x.upper > -x.lower)", "lower = (x.upper < -x.lower)", PUBLISHED),
@@ -290,7 +290,7 @@ BREAKS = [
     Break("graph/torch/model_agreement.py", "if precision != x.dtype and", "if False and", AGREE),
     Break(
         "graph/onnx/model_agreement.py",
-        "require_agreement(graph, Reference(run, run.double, other=True), points, whose, _ADVICE)",
+        "require_agreement(graph, Reference(run, run.double, other=not steps), points, whose, _ADVICE)",
         "pass",
         AGREE,
     ),
@@ -714,7 +714,7 @@ BREAKS = [
     Break("explainers/explainer.py", " bounds=self.bounds,", "", "tests/explainers/methods/test_eva.py"),
     # the ball that is taken where none was stated
     Break("explainers/explained_ball.py", "float(x.max())", "2 * float(x.max())", UNSTATED),
-    Break("explainers/explained_ball.py", "stacklevel=_user_stack_level()", "stacklevel=2", UNSTATED),
+    Break("runtime/user_warning.py", "stacklevel=_user_stack_level()", "stacklevel=2", UNSTATED),
     Break(
         "runtime/memory.py", "min(budget // 2, _CPU_CHUNK_BYTES)", "_CPU_CHUNK_BYTES", "tests/runtime/test_memory.py"
     ),

@@ -353,6 +353,10 @@ A model counts as *read and equal* if four conditions hold. The points are the s
 *Disputed* models agree with onnxruntime, but the suite expects something else. All other models are refused; the last
 column contains the sentences. No model may be wrong.
 
+Models of static quantisation are read too: `QuantizeLinear`, `DequantizeLinear`, `QLinearConv`, `QLinearMatMul` and
+onnxruntime's `QGemm`, with constant scales ([two versions of a model](guides/versions.md#static-quantisation)). Most of
+the suite's models for them are not questions here, because their inputs or outputs are whole numbers.
+
 ## Shares
 
 Of {suite} models, these are not functions of floats and are left out:

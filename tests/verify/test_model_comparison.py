@@ -27,7 +27,8 @@ class Gated(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(1)
-        return self.out(self.a(x).sigmoid() * self.b(x).softmax(1))
+        logits: Tensor = self.out(self.a(x).sigmoid() * self.b(x).softmax(1))
+        return logits
 
 
 def dense(*hidden: int) -> nn.Module:
@@ -71,7 +72,7 @@ def pair(name: str, change: float) -> tuple[nn.Module, nn.Module, Tensor]:
     second = copy.deepcopy(first)
     with torch.no_grad():
         for weight in second.parameters():
-            weight += change * torch.randn_like(weight)
+            weight.add_(change * torch.randn_like(weight))
     return first, second, torch.rand(3, *shape)
 
 
@@ -168,12 +169,10 @@ def test_other_architectures_are_compared_side_by_side() -> None:
 
 
 def test_verdicts_of_both_networks() -> None:
-    first = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False))
+    first, second = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
     with torch.no_grad():
-        first[1].weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
-    second = copy.deepcopy(first)
-    with torch.no_grad():
-        second[1].weight[1, 1] = 2.0
+        first.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+        second.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
     x = torch.tensor([[1.0, 0.1], [1.0, 0.45], [0.5, 0.45]])
     found = pm.compare_models(first, second, x, pm.Ball(0.1))
     assert found.verdicts == (("proven", "proven"), ("proven", "refuted"), ("refuted", "refuted"))

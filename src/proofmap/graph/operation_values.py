@@ -147,8 +147,8 @@ def round_steps(node: Node, x: Tensor) -> Tensor:
     The gradient is that of clamp(x / step, low, high), the straight-through estimator: the true one is 0 everywhere.
     """
     a = node.attributes
-    scaled = x / a["step"]
-    value = scaled.round().clamp(a["low"], a["high"])
+    scaled: Tensor = x / a["step"]
+    value: Tensor = scaled.round().clamp(a["low"], a["high"])
     if torch.is_grad_enabled() and x.requires_grad:
         smooth = scaled.clamp(a["low"], a["high"])
         value = value.detach() + (smooth - smooth.detach())

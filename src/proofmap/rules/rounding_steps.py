@@ -53,7 +53,8 @@ class Round(Scalar):
         return Lines(*(line.to(dtype) for line in (below / step, low, above / step, high)))
 
     def free(self, node: Node, *inputs: Interval) -> FreeParameters:
-        lines = self.lines(node, *inputs)
+        (x,) = inputs
+        lines = self.lines(node, x)
         start = torch.stack([lines.lower_slope, lines.upper_slope], dim=1)
         return FreeParameters(start, torch.zeros_like(start), start.clamp(min=1 / node.attributes["step"]))
 

@@ -49,7 +49,7 @@ class ModelComparison:
     another class, and "undecided" otherwise. The intervals of `difference` contain b_k - a_k for every class k and
     every input of the ball, with a the first and b the second network.
 
-    >>> retrained = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    >>> retrained = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(x[0].numel(), 10))
     >>> found = pm.compare_models(model, retrained, x, ball)
     >>> found.both_proven.shape, found.difference.shape
     (torch.Size([2]), torch.Size([2, 10, 2]))
@@ -173,7 +173,10 @@ def compare_models(
         *(_verdicts(graph, x, ball, aim, over) for graph, over in zip(graphs, overlaps, strict=True)), strict=True
     )
     difference, related = _differences(graphs, x, ball, method, budget(memory, x.device), rigorous is True)
-    return ModelComparison(aim, predicted, tuple(verdicts), *overlaps, difference, rigorous is True, related)
+    over_first, over_second = overlaps
+    return ModelComparison(
+        aim, predicted, tuple(verdicts), over_first, over_second, difference, rigorous is True, related
+    )
 
 
 def _check_pair(first: Graph, second: Graph) -> None:

@@ -26,7 +26,7 @@ def files(tmp_path: Path) -> Path:
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in model.parameters():
-            weight += 1e-3 * torch.randn(weight.shape, generator=generator)
+            weight.add_(1e-3 * torch.randn(weight.shape, generator=generator))
     onnx.save(as_onnx(pm.trace(model, x)), tmp_path / "b.onnx")
     return tmp_path
 

@@ -58,7 +58,7 @@ def compare_all(cases: Sequence[SampleInBall], models: tuple[Model, Model], quer
             if not as_json:
                 bar.write(_line(entry, models))
     counts = [{word: sum(entry["verdicts"][k] == word for entry in entries) for word in _OUTCOMES} for k in (0, 1)]
-    both = sum(entry["both_proven"] for entry in entries)
+    both: int = sum(entry["both_proven"] for entry in entries)
     if as_json:
         named = [{"model": model.name, **count} for model, count in zip(models, counts, strict=True)]
         typer.echo(json.dumps({"models": named, "both_proven": both, "of": len(entries), "inputs": entries}, indent=1))

@@ -13,8 +13,8 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from proofmap.runtime.user_warning import warn_user
 
-_LOW_TYPES = {TensorProto.FLOAT16: "float16", TensorProto.BFLOAT16: "bfloat16"}
-_TYPE_ATTRIBUTES = ("to", "dtype")  # of Cast, EyeLike and the like
+_LOW_TYPES: dict[int, str] = {TensorProto.FLOAT16: "float16", TensorProto.BFLOAT16: "bfloat16"}
+_TYPE_ATTRIBUTES = ("to", "dtype")  # attributes of Cast and EyeLike
 
 
 def in_single_precision(model: ModelProto) -> ModelProto | None:

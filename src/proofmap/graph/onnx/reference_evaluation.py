@@ -12,7 +12,7 @@ from onnx.reference.op_run import OpRun
 from proofmap.graph.onnx.message_fields import Array
 
 
-class QuantizeLinear(OpRun):  # type: ignore[misc]  # the class of an operator is named after it
+class QuantizeLinear(OpRun):
     """clamp(round(x / s) + z, least, most), with ties to even."""
 
     op_domain = ""
@@ -24,7 +24,7 @@ class QuantizeLinear(OpRun):  # type: ignore[misc]  # the class of an operator i
         return (np.clip(steps, info.min, info.max).astype(zero.dtype),)
 
 
-class DequantizeLinear(OpRun):  # type: ignore[misc]
+class DequantizeLinear(OpRun):
     """s (q - z)."""
 
     op_domain = ""

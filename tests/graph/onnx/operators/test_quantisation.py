@@ -30,7 +30,7 @@ def network() -> nn.Module:
     ).eval()
     with torch.no_grad():
         for weight in layers.parameters():
-            weight *= 3
+            weight.mul_(3)
     return layers
 
 
@@ -166,8 +166,8 @@ def test_at_a_tie_both_values_are_in_the_bounds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "constants"),
     [
-        ({}, {"s": np.float32([0.1, 0.2]), "z": np.uint8([0, 0])}),
-        ({"axis": 1}, {"s": np.float32([0.1, 0.2]), "z": np.uint8([3, 4])}),
+        ({}, {"s": np.array([0.1, 0.2], np.float32), "z": np.array([0, 0], np.uint8)}),
+        ({"axis": 1}, {"s": np.array([0.1, 0.2], np.float32), "z": np.array([3, 4], np.uint8)}),
     ],
 )
 def test_several_scales_of_a_computed_value_have_no_rule(
