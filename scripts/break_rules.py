@@ -1653,7 +1653,7 @@ BREAKS = [
     Break("graph/rewrite/fold.py", "if node.folded is None else node.folded.constants", "", FOLDED),
     Break(
         "verify/overlap.py",
-        "least = _rigorous_value_at_x(graph, family, forms, how).minimum(at_x)",
+        "least = _rigorous_value_at(graph, family.x, forms, how).minimum(at_x)",
         "least = at_x",
         NORMS,
     ),

@@ -30,6 +30,7 @@ from proofmap.explainers import (
     TargetedEVA,
 )
 from proofmap.explainers.auto import explain
+from proofmap.explainers.overlap_curve import OverlapCurve, curve
 from proofmap.graph import Graph, load, trace
 from proofmap.graph.estimators import from_sklearn
 from proofmap.inputs import groups
@@ -62,6 +63,7 @@ __all__ = [
     "NestedEVA",
     "NoiseEVA",
     "Overlap",
+    "OverlapCurve",
     "PathEVA",
     "ProbableEVA",
     "ProofmapError",
@@ -73,6 +75,7 @@ __all__ = [
     "bounds",
     "certified_radius",
     "compare",
+    "curve",
     "data",
     "explain",
     "explainers",

@@ -16,8 +16,9 @@ from PIL import Image, ImageDraw
 
 from proofmap.explainers import Explanation
 from proofmap.explainers.statements.proven_ranks import Ranks, ranks, searched
+from proofmap.plots.figure_look import colours
 from proofmap.plots.outline import outline
-from proofmap.plots.overlay import Array, coloured, colours, ends, overlaid, picture_of, pixels_of
+from proofmap.plots.overlay import Array, coloured, ends, layers, picture_of, pixels_of
 from proofmap.plots.score_chart import MAX_WHISKER_RATIO
 from proofmap.text.group_places import first_names, largest
 
@@ -91,7 +92,7 @@ def maps(e: Explanation, name: str) -> Maps | None:
     return Maps(
         _panel(picture, f"The input {name}: a {kind} picture of {tall} rows and {wide} columns of pixels."),
         _panel(coloured(values, low, high, e.signed), f"Map of the scores. {seen}", mask, marks),
-        _panel(overlaid(picture, values, high, e.signed), f"The input with its scores laid over it. {seen}"),
+        _panel(layers(picture, values, high, e.signed).pixels, f"The input with its scores laid over it. {seen}"),
         low,
         high,
     )
