@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proofmap import bounds, data, explainers, metrics, zoo
+from proofmap import bounds, data, explainers, metrics, plots, zoo
 from proofmap.bench.compare import compare
 from proofmap.errors import (
     BoundError,
@@ -84,6 +84,7 @@ __all__ = [
     "load",
     "metrics",
     "overlap",
+    "plots",
     "radius",
     "trace",
     "zoo",

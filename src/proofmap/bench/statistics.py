@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import pi, sqrt, tan
@@ -22,6 +22,8 @@ from proofmap.bench import table_text as layout
 from proofmap.storage.exported_tables import csv_cell, data_frame
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from pandas import DataFrame
 
     from proofmap.plots.figure_page import Picture
@@ -101,11 +103,29 @@ class Table:
         """Return the legend of `markdown`."""
         return layout.legend(self, layout.MARKDOWN_LEGEND)
 
-    def plot(self) -> Picture:
-        """Return a matplotlib figure with one panel per metric: means with intervals."""
-        from proofmap.bench.table_figure import drawn  # imports matplotlib, which is slow
+    def plot(
+        self,
+        *,
+        ax: Axes | Iterable[Any] | None = None,
+        cmap: str | Colormap | None = None,
+        title: str | Sequence[str] | None = None,
+        panels: str | Sequence[str] | None = None,
+    ) -> Picture:
+        """Return a matplotlib figure with one panel per metric: means with intervals.
 
-        return drawn(self)
+        Args:
+            ax: Axes to draw into, one for each panel. By default a new figure.
+            cmap: The colour map of the two colours, of the best methods and of the others.
+            title: The title; with `ax`, one for each panel.
+            panels: The metrics to draw, in this order.
+
+        Returns:
+            The figure; with `ax`, the figure of these axes.
+        """
+        from proofmap.bench.table_figure import drawn  # imports matplotlib, which is slow
+        from proofmap.plots.figure_look import Look
+
+        return drawn(self, Look(ax, cmap, title, panels))
 
     @property
     def count(self) -> int:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +17,7 @@ from proofmap.errors import FileError, ProofmapError, first_line
 from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.consistency import BOUNDS, LOWER, SEARCHED, check_explanation, json_copy
 from proofmap.explainers.explanation_file import check_names, read, write
+from proofmap.explainers.notebook_html import picture_html
 from proofmap.explainers.origin import Origin
 from proofmap.explainers.proven_scores import ProvenScores, tied
 from proofmap.explainers.upsampling import spread
@@ -389,13 +389,7 @@ class Explanation:
         return self._png
 
     def _repr_html_(self) -> str:
-        from base64 import b64encode
-
-        text = escape(repr(self))
-        if self._png is None:
-            return f"<pre>{text}</pre>"
-        source = f"data:image/png;base64,{b64encode(self._png).decode()}"
-        return f'<img src="{source}" alt="{text}" style="max-width: 100%"><br><code>{text}</code>'
+        return picture_html(self._png, [repr(self)])
 
 
 def _tensors(bounds: Overlap) -> dict[str, Tensor]:

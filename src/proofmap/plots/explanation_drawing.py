@@ -40,9 +40,9 @@ from proofmap.plots.time_series import draw_series, draw_windows, reading
 
 _MAX_IMAGE_WIDTH, _MAX_IMAGE_HEIGHT = 3.2, 2.6  # inches, on a page of the natural width
 _MIN_IMAGE_HEIGHT = 0.8
-_IMAGE_GAP = 0.2
+_IMAGE_GAP = 0.2  # on a page of the natural width; narrower pages have narrower gaps
 _COLOUR_BAR_WIDTH = 0.1
-_COLOUR_BAR_ROOM = 0.6  # a colour bar with its labels
+_COLOUR_BAR_ROOM, _MIN_COLOUR_BAR_ROOM = 0.6, 0.5  # a colour bar with its labels
 _BAR_HEIGHT, _AXIS_HEIGHT = 0.17, 0.5  # a bar of a chart; its axis and margins
 _SERIES_HEIGHT, _WINDOWS_HEIGHT = 1.1, 0.75
 _LEGEND_LINE = 0.2  # a line of the legend
@@ -138,27 +138,30 @@ class ExplanationDrawing:
         e, images = self._e, [name for name in chosen if name != "scores"]
         charts = self._charts if "scores" in chosen else []
         coloured = {name for name in images if name == "map" or (name == "overlay" and "map" not in images)}
-        room = [_COLOUR_BAR_ROOM if name in coloured else 0.0 for name in images]
         width, size = page_width(), text_size()
-        free = width - 2 * MARGIN - _IMAGE_GAP * (len(images) - 1) - sum(room)
-        scale = max(1.0, width / PAGE_WIDTH)
+        scale, gap = max(1.0, width / PAGE_WIDTH), _IMAGE_GAP * min(1.0, width / PAGE_WIDTH)
+        beside = max(_MIN_COLOUR_BAR_ROOM, min(_COLOUR_BAR_ROOM, _COLOUR_BAR_ROOM * width / PAGE_WIDTH))
+        room = [beside if name in coloured else 0.0 for name in images]
+        free = width - 2 * MARGIN - gap * (len(images) - 1) - sum(room)
         slot = min(free / max(1, len(images)), _MAX_IMAGE_WIDTH * scale)
         rows, columns = pixels_of(e.attributions[0]).shape
-        tall = min(max(slot * rows / columns, _MIN_IMAGE_HEIGHT), _MAX_IMAGE_HEIGHT * scale)
+        tall = min(max(slot * rows / columns, min(slot, _MIN_IMAGE_HEIGHT)), _MAX_IMAGE_HEIGHT * scale)
         wide = min(slot, tall * columns / rows)
-        start = (width - sum(room) - slot * len(images) - _IMAGE_GAP * (len(images) - 1)) / 2
-        lefts = [start + at * (slot + _IMAGE_GAP) + sum(room[:at]) + (slot - wide) / 2 for at in range(len(images))]
+        start = (width - sum(room) - slot * len(images) - gap * (len(images) - 1)) / 2
+        lefts = [start + at * (slot + gap) + sum(room[:at]) + (slot - wide) / 2 for at in range(len(images))]
         recoloured = self._look.cmap is not None
         captions = {"input": "input", "map": caption(e, recoloured), "overlay": "overlay"}
         if "map" not in images:
-            captions["overlay"] = caption(e, recoloured)
-        allowed = [slot + _IMAGE_GAP / 2 + each for each in room]
+            captions["overlay"] = captions["map"]
+        allowed = [slot + gap / 2 + each for each in room]
         texts = [fit(captions[name], most, size) for name, most in zip(images, allowed, strict=True)]
         said = max((text_height(text, size) for text in texts), default=0.0)
         below = (said if images else 0.0) + self._chart_height if charts else 0.0
         heights = [heading.height + (tall if images else 0.0) + below + 0.2 for heading in headings]
-        key = self._legend_height if charts else 0.0
-        figure = page(sum(heights) - 0.1 + (key if charts else said), note)
+        known = bool(charts) and charts[0][0].intervals is not None
+        final = "" if coloured else fit(caption(e, recoloured).replace("\n", " "), width - 2 * MARGIN, size)
+        end = self._legend_height * known + (text_height(final, size) if final else 0.0) if charts else said
+        figure = page(sum(heights) - 0.1 + end, note)
         top = 0.1
         for k, heading in enumerate(headings):
             heading.write(figure, top)
@@ -174,8 +177,10 @@ class ExplanationDrawing:
             if charts:
                 self._chart(figure, under + (tall + said if images else 0.0) + 0.1, k)
             top += heights[k]
-        if charts:
+        if known:
             self._key(figure, top - 0.15)
+        if charts and final:
+            write(figure, width / 2, top - 0.15 + self._legend_height * known, final, size, ha="center")
         return figure
 
     def _colour_bar(self, figure: Picture, drawn: Any, k: int, left: float, top: float, tall: float) -> None:

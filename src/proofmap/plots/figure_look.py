@@ -24,6 +24,15 @@ _UNSIGNED_MAP, _SIGNED_MAP = "magma", "RdBu_r"  # both are readable with every c
 _UNSIGNED_BAR = "#5c2482"
 _BAR_PLACE = 0.35  # position in a given colour map that is the colour of unsigned bars
 _SIGNED_BAR_PLACES = 0.12, 0.88  # positions in a signed colour map: negative and positive bars
+_PAIR_PLACES = 0.2, 0.75  # positions in a given colour map of two colours that are no scale
+LINE_COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+)  # Okabe and Ito: distinguishable for colour-blind readers
 
 Number: TypeAlias = float | Sequence[float] | Tensor
 _T = TypeVar("_T")
@@ -52,7 +61,8 @@ class Look:
 
     def axes(self, count: int) -> list[Axes]:
         """Return the given axes, one for each of `count` panels."""
-        given: Any = [self.ax] if isinstance(self.ax, Axes) else np.array(list(self.ax or ()), dtype=object).ravel()
+        assert self.ax is not None
+        given: Any = [self.ax] if isinstance(self.ax, Axes) else np.array(list(self.ax), dtype=object).ravel()
         if len(given) != count or not all(isinstance(each, Axes) for each in given):
             raise InputError(
                 f"got {len(given)} axes for {count} panels, expected one for each: choose panels=[...], or one sample, "
@@ -82,6 +92,15 @@ class Look:
         if not signed:
             return _UNSIGNED_BAR if self.cmap is None else self.colours(signed)(_BAR_PLACE)
         return self.colours(signed)(_SIGNED_BAR_PLACES[int(score > 0)])
+
+
+    @property
+    def pair(self) -> tuple[Any, Any]:
+        """The two colours of a figure without a colour scale."""
+        if self.cmap is None:
+            return LINE_COLOURS[0], LINE_COLOURS[1]
+        first, second = (colormap(self.cmap)(place) for place in _PAIR_PLACES)
+        return first, second
 
 
 def colormap(given: str | Colormap) -> Colormap:

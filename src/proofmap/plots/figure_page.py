@@ -164,6 +164,8 @@ def fit(text: str, width: float, size: float) -> str:
 def _fit_line(text: str, width: float, size: float) -> str:
     if not text or text_width(text, size) <= width:
         return text
+    for sign in "≤≥≈":
+        text = text.replace(f" {sign} ", f"\u00a0{sign}\u00a0")  # a bound stays on one line
     for characters in range(120, 8, -4):
         lines = wrap(text, characters)
         if max(text_width(line, size) for line in lines) <= width:

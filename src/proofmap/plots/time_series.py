@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.statements.proven_ranks import searched
-from proofmap.plots.figure_look import Look
-from proofmap.plots.overlay import LINE_COLOURS, numbers
+from proofmap.plots.figure_look import LINE_COLOURS, Look
+from proofmap.plots.overlay import numbers
 from proofmap.plots.score_chart import MAX_WHISKER_RATIO, Bars, bar_style, bars_of
 
 _MAX_SHADE = 0.55  # position of the largest score in the colour map behind the series
