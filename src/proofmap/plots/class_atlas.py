@@ -59,9 +59,7 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None, look: Lo
         return _page(every, look, columns, names, min(count, _MAX_SAMPLES))
 
 
-def _page(
-    every: Explanation, look: Look, columns: Sequence[str | int], names: Sequence[str], rows: int
-) -> Picture:
+def _page(every: Explanation, look: Look, columns: Sequence[str | int], names: Sequence[str], rows: int) -> Picture:
     """Draw on a white page of its own."""
     width, size = page_width(max(_CELL_SIDE * len(columns), _MIN_WIDTH)), text_size()
     side = min(_CELL_SIDE * max(1.0, width / (_CELL_SIDE * len(columns))), width / len(columns))

@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 
 from proofmap.explainers.overlap_curve import OverlapCurve
-from proofmap.plots.figure_look import Look, figure_of
+from proofmap.plots.figure_look import Look, figure_of, line_colour
 from proofmap.plots.figure_page import PLAIN_STYLE, Picture, fit, page_width, scaled, text_size, white_figure
 
 _MAX_PANELS = 12  # samples in one figure
@@ -74,7 +74,7 @@ def _draw(panel: Axes, curve: OverlapCurve, k: int, look: Look) -> None:
     panel.fill_between(eps, lower, upper, color="0.9", linewidth=0)
     panel.plot(eps, upper, color=above, marker="v", markersize=3, linewidth=1.2, label="proven upper bound")
     panel.plot(eps, lower, color=below, marker="^", markersize=3, linewidth=1.2, label="attained lower bound")
-    panel.axhline(0, color="black", linewidth=0.8)
+    panel.axhline(0, color=line_colour(), linewidth=0.8)
     line: Any = {"linewidth": 1.2, "zorder": 1.5}
     first, last = float(min(eps[0], proven)), float(max(eps[-1], proven))
     panel.axvline(proven, color=above, linestyle="--", label="certified radius", **line)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
@@ -122,7 +121,7 @@ class ExplanationDrawing:
             for at, panel in enumerate(panels):
                 k, which = divmod(at, len(chosen))
                 self.painters[chosen[which]](panel, k)
-                if not which and texts[k]:
+                if not which:
                     panel.set_title(texts[k])
         return figure_of(panels)
 

@@ -93,7 +93,6 @@ class Look:
             return _UNSIGNED_BAR if self.cmap is None else self.colours(signed)(_BAR_PLACE)
         return self.colours(signed)(_SIGNED_BAR_PLACES[int(score > 0)])
 
-
     @property
     def pair(self) -> tuple[Any, Any]:
         """The two colours of a figure without a colour scale."""
@@ -118,6 +117,11 @@ def colours(signed: bool) -> Colormap:
     if not signed and stated != rcParamsDefault["image.cmap"]:
         return colormaps[stated]
     return colormaps[_SIGNED_MAP if signed else _UNSIGNED_MAP]
+
+
+def line_colour() -> Any:
+    """Return the colour of lines that are neither scores nor bounds: black on a page of our own."""
+    return rcParams["axes.edgecolor"]
 
 
 def figure_of(panels: Sequence[Axes]) -> Picture:

@@ -21,6 +21,7 @@ PAGE_WIDTH = 7.55
 MARGIN = 0.2
 _TITLE_SIZE, _TEXT_SIZE = 9.5, 7.5  # points, for matplotlib's own font size
 _DPI = 110
+_USED_WIDTH = 0.97  # share of the width that a text may take
 _LINE_HEIGHT = 1.35 / 72  # inches for each point of the text size
 # The user's matplotlib style must not change the white figure, and a dollar sign in a name does not start a formula.
 PLAIN_STYLE: Any = {
@@ -157,8 +158,11 @@ def text_width(text: str, size: float) -> float:
 
 
 def fit(text: str, width: float, size: float) -> str:
-    """Wrap each line of the text that is wider than the width into as few lines as fit."""
-    return "\n".join(_fit_line(line, width, size) for line in text.split("\n"))
+    """Wrap each line of the text that is wider than the width into as few lines as fit.
+
+    A share of the width stays free, because a text is not equally wide in every resolution.
+    """
+    return "\n".join(_fit_line(line, _USED_WIDTH * width, size) for line in text.split("\n"))
 
 
 def _fit_line(text: str, width: float, size: float) -> str:

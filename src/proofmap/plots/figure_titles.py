@@ -10,7 +10,7 @@ from torch import Tensor
 from proofmap.explainers.batching import score_of
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.statements.explained_verdict import bounds_text, verdict_of
-from proofmap.explainers.statements.proven_ranks import noun, ranks, searched, standing
+from proofmap.explainers.statements.proven_ranks import is_sequence, noun, ranks, searched, standing
 from proofmap.text.verdict_wording import FIRST_WORDS, rounding_note, sentence
 from proofmap.text.wording import around, beside
 
@@ -108,7 +108,7 @@ def selection(e: Explanation, bars: int) -> str:
     """Return a sentence on which scores are drawn as bars."""
     groups = e.scores.shape[1]
     which = f"the {bars} largest of {groups} scores" if bars < groups else f"all {groups} scores"
-    return f"{which}, by {noun(e) if e.x.ndim == 2 else 'variable'}"
+    return f"{which}, by {noun(e) if e.x.ndim == 2 or is_sequence(e) else 'variable'}"
 
 
 def group_name(names: Sequence[str], values: Sequence[float] | None = None) -> str:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.proven_scores import between
 from proofmap.explainers.statements.proven_ranks import Ranks, ranks
-from proofmap.plots.figure_look import Look
+from proofmap.plots.figure_look import Look, line_colour
 from proofmap.plots.outline import outline
 from proofmap.plots.overlay import Array, numbers
 
@@ -73,7 +73,7 @@ def draw_bars(
         panel.barh(at, value, height=0.7, **bar_style(look.bar(value, signed), solid))
     if bars.intervals is not None:
         _whiskers(panel, bars.intervals, low, high)
-    panel.axvline(0, color="black", linewidth=0.8)
+    panel.axvline(0, color=line_colour(), linewidth=0.8)
     panel.set_xlim(low, high)
     panel.set_ylim(count - 0.4, -0.6)
     panel.set_yticks(range(count), labels)

@@ -18,7 +18,7 @@ from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.statements.proven_ranks import is_sequence, searched
 from proofmap.inputs.domain import common_beginning
 from proofmap.plots import token_sequence
-from proofmap.plots.figure_look import Look, figure_of
+from proofmap.plots.figure_look import Look, figure_of, line_colour
 from proofmap.plots.figure_page import (
     MARGIN,
     PLAIN_STYLE,
@@ -164,7 +164,7 @@ def _label(values: Array, names: list[str]) -> str:
 def _swarm(panel: Axes, scores: Array, values: Array, look: Look) -> None:
     """Draw scores (N, B) as dots, one row per group, with equal scores side by side."""
     known = np.nan_to_num(scores)
-    panel.axvline(0, color="black", linewidth=0.8)
+    panel.axvline(0, color=line_colour(), linewidth=0.8)
     edges = np.linspace(known.min(), known.max() or 1.0, _BINS)
     for row in range(known.shape[1]):
         low, high = np.percentile(values[:, row], (5, 95))

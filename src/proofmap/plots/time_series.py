@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.statements.proven_ranks import searched
-from proofmap.plots.figure_look import LINE_COLOURS, Look
+from proofmap.plots.figure_look import LINE_COLOURS, Look, line_colour
 from proofmap.plots.overlay import numbers
 from proofmap.plots.score_chart import MAX_WHISKER_RATIO, Bars, bar_style, bars_of
 
@@ -34,7 +34,7 @@ def draw_series(panel: Axes, e: Explanation, k: int, scale: tuple[float, float],
         panel.axvspan(float(steps.min()) - 0.5, float(steps.max()) + 0.5, color=colour, linewidth=0)
     for channel, line in enumerate(values):
         panel.plot(
-            line, color="black" if len(values) == 1 else LINE_COLOURS[channel % len(LINE_COLOURS)], linewidth=1.0
+            line, color=line_colour() if len(values) == 1 else LINE_COLOURS[channel % len(LINE_COLOURS)], linewidth=1.0
         )
     panel.set_xlim(-0.5, len(mask) - 0.5)
     panel.spines[["top", "right"]].set_visible(False)
@@ -52,11 +52,15 @@ def draw_windows(panel: Axes, e: Explanation, k: int, scale: tuple[float, float]
         centres = np.array([np.flatnonzero(mask == group).mean() for group in bars.groups])
         most = MAX_WHISKER_RATIO * max(-low, high)
         first, last = np.clip(bars.intervals, -most, most).T
-        line: Any = {"color": "black", "linewidth": 1.1, "path_effects": [withStroke(linewidth=2.6, foreground="white")]}
+        line: Any = {
+            "color": "black",
+            "linewidth": 1.1,
+            "path_effects": [withStroke(linewidth=2.6, foreground="white")],
+        }
         panel.vlines(centres, first, last, zorder=3, **line)
         for ends in (first, last):
             panel.hlines(ends, centres - 0.8, centres + 0.8, zorder=3, **line)
-    panel.axhline(0, color="black", linewidth=0.8)
+    panel.axhline(0, color=line_colour(), linewidth=0.8)
     panel.set_xlim(-0.5, len(mask) - 0.5)
     panel.spines[["top", "right"]].set_visible(False)
     panel.locator_params(axis="y", nbins=3)

@@ -85,7 +85,9 @@ def draw_tokens(
             share = float(np.clip((scores[owner[at]] - low) / (high - low), 0, 1))
             colour = to_rgb(shade(share, e.signed, look))
             dark = float(np.dot(colour, _LUMA)) < _MIN_DARK
-            box = Rectangle((left, (row + 0.1) * tall), wide, 0.8 * tall, facecolor=colour, edgecolor="0.8", linewidth=0.4)
+            box = Rectangle(
+                (left, (row + 0.1) * tall), wide, 0.8 * tall, facecolor=colour, edgecolor="0.8", linewidth=0.4
+            )
             panel.add_patch(box)
             panel.text(
                 left + wide / 2,

@@ -12,7 +12,7 @@ from matplotlib.figure import SubFigure
 from matplotlib.ticker import MaxNLocator
 
 from proofmap.errors import InputError
-from proofmap.plots.figure_look import Look, figure_of
+from proofmap.plots.figure_look import Look, figure_of, line_colour
 from proofmap.plots.figure_page import PLAIN_STYLE, Picture, fit, page_width, scaled, white_figure
 from proofmap.plots.overlay import OTHER_COLOUR, ends
 from proofmap.runs.totals import Totals
@@ -79,7 +79,7 @@ def _overlaps(panel: Axes, totals: Totals, look: Look) -> None:
     colours = [look.pair[0] if yes else OTHER_COLOUR for yes in sure]
     panel.bar(edges[:-1], totals.overlap.counts, np.diff(edges), align="edge", color=colours, edgecolor="white")
     if decides(totals.objective):
-        panel.axvline(0, color="black", linewidth=1)
+        panel.axvline(0, color=line_colour(), linewidth=1)
     panel.set_xlabel(_axis_label(totals))
     panel.set_ylabel("samples")
     panel.yaxis.set_major_locator(MaxNLocator(integer=True))

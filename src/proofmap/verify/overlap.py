@@ -254,9 +254,7 @@ def two_sided_overlap(graph: Graph, family: Family, target: Tensor, how: Overlap
     return replace(over, full_lower=reached.minimum(over.full), points=met.points)
 
 
-def attained_value(
-    graph: Graph, points: Tensor, target: Tensor, how: OverlapSettings, rigorous: bool
-) -> Tensor:
+def attained_value(graph: Graph, points: Tensor, target: Tensor, how: OverlapSettings, rigorous: bool) -> Tensor:
     """Return a lower bound (N,) of the overlap of every ball that contains the points (N, *shape), in their type.
 
     It is the value there in float64, rounded down; with `rigorous`, also minus all rounding errors.
