@@ -160,16 +160,17 @@ def test_rcparams_determine_colours_width_and_text() -> None:
 
 # Machado, Oliveira and Fernandes (2009): linear RGB as seen without one of the three kinds of cones.
 DEFICIENCIES = {
-    "none": np.eye(3),
-    "protanopia": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
-    "deuteranopia": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]),
-    "tritanopia": np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]),
-}  # fmt: skip
+    "none": [1, 0, 0, 0, 1, 0, 0, 0, 1],
+    "protanopia": [0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116, 1.051998],
+    "deuteranopia": [0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413, -0.011820, 0.042940, 0.968881],
+    "tritanopia": [1.255528, -0.076749, -0.178779, -0.078411, 0.930809, 0.147602, 0.004733, 0.691367, 0.303900],
+}
 
 
 def seen(rgb: Array, deficiency: str) -> Array:
     """Return CIELAB coordinates of colours (K, 3) as a person with the deficiency sees them."""
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ DEFICIENCIES[deficiency].T
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    linear = linear @ np.reshape(DEFICIENCIES[deficiency], (3, 3)).T
     xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     t = np.clip(linear, 0, 1) @ xyz.T / np.array([0.9505, 1.0, 1.089])
     f = np.where(t > 0.008856, np.cbrt(t), 7.787 * t + 16 / 116)

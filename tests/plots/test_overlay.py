@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from proofmap.plots.figure_look import Look, colours
@@ -106,3 +108,21 @@ def test_samples_as_pictures() -> None:
     np.testing.assert_allclose(pixels_of(colour), colour.mean(0), rtol=1e-6)
     np.testing.assert_allclose(picture_of(torch.tensor([[-1.0, 3.0]])), [[0.0, 1.0]])
     np.testing.assert_allclose(picture_of(torch.full((2, 1, 1), 7.0)), [[0.0]])
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_an_overlay_is_two_layers_that_give_the_same_pixels(signed: bool) -> None:
+    """The upper layer holds the scores themselves, with a colour scale. matplotlib draws what the report contains."""
+    random = np.random.default_rng(0)
+    picture, values = random.random((6, 5)), random.normal(size=(6, 5))
+    both = layers(picture, values, 2.0, signed)
+    figure = Figure(figsize=(5, 6), dpi=10)
+    canvas = FigureCanvasAgg(figure)
+    panel = figure.add_axes((0, 0, 1, 1))
+    panel.set_axis_off()
+    upper = both.draw(panel)
+    np.testing.assert_array_equal(np.asarray(upper.get_array()), values)
+    assert upper.get_clim() == (-2.0 if signed else 0.0, 2.0)
+    canvas.draw()
+    drawn = np.asarray(canvas.buffer_rgba())[5::10, 5::10, :3] / 255
+    np.testing.assert_allclose(drawn, both.pixels, atol=0.02)

@@ -33,6 +33,7 @@ from proofmap.verify.radius import Radius, radius
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from pandas import DataFrame
 
     from proofmap.plots.figure_page import Picture
@@ -110,6 +111,7 @@ class OverlapCurve:
         self,
         *,
         ax: Axes | Iterable[Any] | None = None,
+        cmap: str | Colormap | None = None,
         title: str | Sequence[str] | None = None,
         panels: int | Sequence[int] | None = None,
     ) -> Picture:
@@ -119,6 +121,7 @@ class OverlapCurve:
 
         Args:
             ax: Axes to draw into, one for each panel. By default a new figure.
+            cmap: The colour map of the two colours.
             title: The titles, one for each panel.
             panels: The samples to draw, by default the first 12.
 
@@ -128,7 +131,7 @@ class OverlapCurve:
         from proofmap.plots.curve_figure import draw_overlap_curve  # imports matplotlib, which takes a while
         from proofmap.plots.figure_look import Look
 
-        return draw_overlap_curve(self, Look(ax=ax, title=title, panels=panels))
+        return draw_overlap_curve(self, Look(ax, cmap, title, panels))
 
 
 def curve(
@@ -187,10 +190,10 @@ def curve(
             found = radius(model, x, **options, target=aim, steps=steps, progress=False)
         width = (1 - _RADIUS_WORK_SHARE) / len(radii)
         sides = []
-        for k, ε in enumerate(radii):
+        for k, size in enumerate(radii):
             begin = _RADIUS_WORK_SHARE + k * width
-            with part(begin, begin + width, f"ε = {ε:g}"):
-                sides.append(two_sided_overlap(graph, replace(at, eps=ε).at(x), aim, how))
+            with part(begin, begin + width, f"ε = {size:g}"):
+                sides.append(two_sided_overlap(graph, replace(at, eps=size).at(x), aim, how))
         reached = attained_value(graph, found.points, aim, how, found.rigorous)
     lower = torch.stack([side.full_lower for side in sides], dim=1)
     upper = torch.stack([side.full for side in sides], dim=1)

@@ -57,8 +57,8 @@ class Ball:
             raise InputError(f"Ball got half={self.half!r}, expected '+' (δ >= 0), '-' (δ <= 0) or None (both)")
         if isinstance(self.eps, list | tuple):
             raise InputError(
-                f"Ball got eps={self.eps!r:.60}, a {type(self.eps).__name__}, expected a number or a tensor: use "
-                "torch.tensor(radii) for one radius a sample, or pm.curve(model, x, radii) for the overlap at each radius"
+                f"Ball got eps={self.eps!r:.60}, a {type(self.eps).__name__}, expected a number or a tensor: "
+                "torch.tensor(radii) is one radius a sample, and pm.curve(model, x, radii) bounds the overlap at each"
             )
         if isinstance(self.eps, str) and self.eps != "auto":
             object.__setattr__(self, "eps", _parse_radius(self.eps))

@@ -1,4 +1,4 @@
-"""An image, a map of its scores in colours, and both in two layers so that each stays visible; for figures and reports."""
+"""An image, the map of its scores in colours, and an overlay of both in two layers, so that each stays visible."""
 
 from __future__ import annotations
 

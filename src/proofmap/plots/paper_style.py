@@ -27,7 +27,7 @@ def paper(columns: int = 1, *, width: float | None = None, font_size: float = _F
 
     Args:
         columns: 1 or 2 columns, 3.5 or 7.16 inches wide.
-        width: Another width in inches, for instance that of the text: `\\the\\textwidth` divided by 72.27.
+        width: Another width in inches, for instance LaTeX's length textwidth in points, divided by 72.27.
         font_size: The size of the text of the paper's captions, in points. Small texts are 3/4 of it.
 
     Raises:
