@@ -83,8 +83,8 @@ class ExplanationDrawing:
     def _charts(self) -> list[Chart]:
         """The largest scores of each sample."""
         if self._kept is None:
-            e, images = self._e, "map" in self.painters
-            self._kept = largest_scores(e, MAX_LARGEST if images else MAX_BARS, self._columns, self._tokens)
+            most = MAX_LARGEST if "map" in self.painters or self._tokens is not None else MAX_BARS
+            self._kept = largest_scores(self._e, most, self._columns, self._tokens)
         return self._kept
 
     def _input(self, panel: Axes, k: int) -> None:
