@@ -98,7 +98,8 @@ def test_the_gallery_shows_the_figures_that_its_code_draws(folder: Path, monkeyp
     [
         pytest.param(page, marks=[pytest.mark.slow] if page.name in SLOW else [], id=str(page.relative_to(ROOT)))
         for page in PAGES
-        if page.name not in ("tour.md", "tables.md", "gallery.md") and any(block.language in RUN for block in blocks(page))
+        if page.name not in ("tour.md", "tables.md", "gallery.md")
+        and any(block.language in RUN for block in blocks(page))
     ],
 )
 def test_a_page_runs_and_prints_the_shown_output(page: Path, folder: Path) -> None:

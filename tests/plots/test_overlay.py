@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -117,7 +119,7 @@ def test_an_overlay_is_two_layers_that_give_the_same_pixels(signed: bool) -> Non
     picture, values = random.random((6, 5)), random.normal(size=(6, 5))
     both = layers(picture, values, 2.0, signed)
     figure = Figure(figsize=(5, 6), dpi=10)
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     panel = figure.add_axes((0, 0, 1, 1))
     panel.set_axis_off()
     upper = both.draw(panel)

@@ -50,7 +50,7 @@ def test_vector_files_keep_texts() -> None:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("columns", [1, 2])
-@pytest.mark.parametrize("name", ["images", "searched images", "signed table", "summary", "one panel"])
+@pytest.mark.parametrize("name", ["images", "searched images", "signed table", "summary", "one panel", "two panels"])
 def test_no_text_is_cut(name: str, columns: int) -> None:
     with pm.plots.paper(columns):
         figure = {
@@ -58,6 +58,7 @@ def test_no_text_is_cut(name: str, columns: int) -> None:
             "searched images": lambda: ranked([float(k) for k in range(16)], 0.5, (1, 1, 8, 8)).plot(),
             "signed table": lambda: make_signed((1, 9), 9).plot([f"the name of column {k}" for k in range(9)]),
             "summary": lambda: make((30, 9), 9).summary([f"column {k}" for k in range(9)]),
+            "two panels": lambda: make_signed((1, 1, 28, 28), 49).plot(panels=["map", "overlay"]),
             "one panel": lambda: make((1, 1, 28, 28), 49).plot(panels="overlay"),
         }[name]()
     figure._repr_png_()

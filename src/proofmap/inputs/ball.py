@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -55,9 +55,10 @@ class Ball:
         object.__setattr__(self, "norm", float(self.norm))
         if self.half is not None and (not isinstance(self.half, str) or self.half not in ("+", "-")):
             raise InputError(f"Ball got half={self.half!r}, expected '+' (δ >= 0), '-' (δ <= 0) or None (both)")
-        if isinstance(self.eps, list | tuple):
+        given: Any = self.eps
+        if isinstance(given, list | tuple):
             raise InputError(
-                f"Ball got eps={self.eps!r:.60}, a {type(self.eps).__name__}, expected a number or a tensor: "
+                f"Ball got eps={given!r:.60}, a {type(given).__name__}, expected a number or a tensor: "
                 "torch.tensor(radii) is one radius a sample, and pm.curve(model, x, radii) bounds the overlap at each"
             )
         if isinstance(self.eps, str) and self.eps != "auto":

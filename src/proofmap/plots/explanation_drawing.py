@@ -152,7 +152,7 @@ class ExplanationDrawing:
         captions = {"input": "input", "map": caption(e, recoloured), "overlay": "overlay"}
         if "map" not in images:
             captions["overlay"] = captions["map"]
-        allowed = [slot + gap / 2 + each for each in room]
+        allowed = [slot + min(gap / 2 + each, 1.5 * MARGIN) for each in room]
         texts = [fit(captions[name], most, size) for name, most in zip(images, allowed, strict=True)]
         said = max((text_height(text, size) for text in texts), default=0.0)
         below = (said if images else 0.0) + self._chart_height if charts else 0.0

@@ -59,8 +59,10 @@ def scaled(points: float) -> float:
 
 
 def _is_changed(name: str) -> bool:
-    default = rcParamsDefault[name]
-    return list(rcParams[name]) != list(default) if isinstance(default, list | tuple) else rcParams[name] != default
+    settings: Any = rcParams
+    defaults: Any = rcParamsDefault
+    given, default = settings[name], defaults[name]
+    return list(given) != list(default) if isinstance(default, list | tuple) else bool(given != default)
 
 
 def _dpi() -> float:
@@ -79,7 +81,8 @@ class Picture(Figure):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._saved_style: Any = {name: rcParams[name] for name in _SAVED_STYLE}
+        settings: Any = rcParams
+        self._saved_style: Any = {name: settings[name] for name in _SAVED_STYLE}
 
     def savefig(
         self, fname: str | PathLike[str] | IO[bytes], *, transparent: bool | None = None, **kwargs: Any

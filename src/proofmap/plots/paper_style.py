@@ -48,7 +48,8 @@ def paper(columns: int = 1, *, width: float | None = None, font_size: float = _F
         yield
 
 
-def _settings(width: float, font_size: float) -> dict[str, Any]:
+def _settings(width: float, font_size: float) -> Any:
+    """Return the rcParams."""
     small = 0.8 * font_size
     sizes = ("axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize")
     return {

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from math import floor
 from typing import Any
 
@@ -134,8 +135,7 @@ class _NotebookBar:
         if self._output is not None:
             self._output.update(content, raw=True)
             return
-        from IPython.display import display  # a notebook's kernel has it
-
+        display: Any = import_module("IPython.display").display  # every notebook's kernel has this module
         self._output = display(content, raw=True, display_id=True)
 
     def close(self) -> None:
