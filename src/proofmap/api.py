@@ -30,13 +30,13 @@ from proofmap.explainers import (
     TargetedEVA,
 )
 from proofmap.explainers.auto import explain
-from proofmap.explainers.overlap_curve import OverlapCurve, curve
 from proofmap.graph import Graph, load, trace
 from proofmap.graph.estimators import from_sklearn
 from proofmap.inputs import groups
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.domain import Domain
 from proofmap.inputs.family import Family
+from proofmap.plots.curves.overlap_curve import OverlapCurve, curve
 from proofmap.verify.overlap import Overlap, overlap
 from proofmap.verify.radius import Radius, certified_radius, radius
 

@@ -159,7 +159,7 @@ def test_rcparams_determine_colours_width_and_text() -> None:
 
 
 # Machado, Oliveira and Fernandes (2009): linear RGB as seen without one of the three kinds of cones.
-DEFICIENCIES = {
+DEFICIENCIES: dict[str, list[float]] = {
     "none": [1, 0, 0, 0, 1, 0, 0, 0, 1],
     "protanopia": [0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116, 1.051998],
     "deuteranopia": [0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413, -0.011820, 0.042940, 0.968881],

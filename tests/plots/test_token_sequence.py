@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -44,7 +45,7 @@ def test_tokens_stand_in_reading_order_in_the_colours_of_their_scores(make_one: 
     for patch, score in zip(boxes.patches, scores, strict=True):
         assert isinstance(patch, Rectangle)
         expected = shade(float((score - low) / (most - low)), e.signed, Look())
-        np.testing.assert_allclose(patch.get_facecolor()[:3], expected[:3], atol=1e-6)
+        np.testing.assert_allclose(to_rgb(patch.get_facecolor()), expected[:3], atol=1e-6)
     places = [(round(patch.get_y(), 6), patch.get_x()) for patch in boxes.patches if isinstance(patch, Rectangle)]
     assert places == sorted(places)
     order = np.argsort(-np.abs(scores), kind="stable")

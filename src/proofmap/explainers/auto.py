@@ -21,7 +21,6 @@ from proofmap.explainers.methods.blend import BlendEVA
 from proofmap.explainers.methods.empirical import EmpiricalEVA
 from proofmap.explainers.methods.eva import EVA
 from proofmap.explainers.methods.smooth import SmoothEVA
-from proofmap.explainers.notebook_html import picture_html
 from proofmap.explainers.objective_gradients import value_and_gradient
 from proofmap.explainers.statements.proven_ranks import ranks, searched, standing
 from proofmap.graph import Graph, Network, as_graph
@@ -33,6 +32,7 @@ from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_number
+from proofmap.text.notebook_html import picture_html
 from proofmap.text.verdict import Verdict
 from proofmap.text.verdict_wording import FIRST_WORDS, sentence
 from proofmap.text.wording import around, capitalised, plural, radius, share

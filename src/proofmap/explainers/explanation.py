@@ -17,7 +17,6 @@ from proofmap.errors import FileError, ProofmapError, first_line
 from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.consistency import BOUNDS, LOWER, SEARCHED, check_explanation, json_copy
 from proofmap.explainers.explanation_file import check_names, read, write
-from proofmap.explainers.notebook_html import picture_html
 from proofmap.explainers.origin import Origin
 from proofmap.explainers.proven_scores import ProvenScores, tied
 from proofmap.explainers.upsampling import spread
@@ -27,6 +26,7 @@ from proofmap.runtime.outward_numbers import NOT_COVERED, Guarantee, format_over
 from proofmap.settings import check_count
 from proofmap.storage.hashing import hash_tensor
 from proofmap.storage.records import JSON
+from proofmap.text.notebook_html import picture_html
 from proofmap.verify.objective import decides
 from proofmap.verify.overlap import Overlap
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError, ProofmapError
-from proofmap.explainers import overlap_curve
-from proofmap.explainers.overlap_curve import OverlapCurve
-from proofmap.verify.overlap import Overlap
+from proofmap.plots.curves import overlap_curve
+from proofmap.plots.curves.overlap_curve import OverlapCurve
+from proofmap.verify.overlap import Overlap, OverlapSettings, two_sided_overlap
 
 EPS = [0.02, 0.05, 0.1, 0.2, 0.4]
 
@@ -98,10 +98,10 @@ def test_other_norms(norm: float) -> None:
 def test_an_attained_value_is_that_of_a_point_in_the_ball() -> None:
     """The lower bound does not rest on the attack's own account."""
     graph = pm.trace(network(), X)
-    how = overlap_curve.OverlapSettings(pm.bounds.Backward(), 2**28, rigorous=False)
+    how = OverlapSettings(pm.bounds.Backward(), 2**28, rigorous=False)
     target = network()(X).argmax(1)
     family = pm.Ball(0.2, domain=(0.0, 1.0)).at(X)
-    over = overlap_curve.two_sided_overlap(graph, family, target, how)
+    over = two_sided_overlap(graph, family, target, how)
     assert over.points is not None
     points = over.points[:, 0]
     assert bool(((points - X).abs() <= 0.2 + 1e-12).all())
@@ -138,10 +138,9 @@ def test_wrong_radii_are_refused(eps: Any, message: str) -> None:
 
 def test_a_wrong_bound_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """If bounds of a large ball are below what a point of a small one reaches, the error names the contradiction."""
-    two_sided = overlap_curve.two_sided_overlap
 
     def wrong(*arguments: Any) -> Overlap:
-        over = two_sided(*arguments)
+        over = two_sided_overlap(*arguments)
         large = float(arguments[1].eps.max()) > 0.3
         low = over.full - 9
         return replace(over, full=low, full_lower=low - 1, nominal=low - 1) if large else over

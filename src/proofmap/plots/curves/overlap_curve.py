@@ -128,7 +128,7 @@ class OverlapCurve:
         Returns:
             The figure; with `ax`, the figure of these axes.
         """
-        from proofmap.plots.curve_figure import draw_overlap_curve  # imports matplotlib, which takes a while
+        from proofmap.plots.curves.curve_figure import draw_overlap_curve  # imports matplotlib, which takes a while
         from proofmap.plots.figure_look import Look
 
         return draw_overlap_curve(self, Look(ax, cmap, title, panels))

@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 
 from proofmap.errors import InputError
-from proofmap.explainers.overlap_curve import OverlapCurve
+from proofmap.plots.curves.overlap_curve import OverlapCurve
 from proofmap.verify.radius import Radius
 
 

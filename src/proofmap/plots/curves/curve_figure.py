@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 
-from proofmap.explainers.overlap_curve import OverlapCurve
+from proofmap.plots.curves.overlap_curve import OverlapCurve
 from proofmap.plots.figure_look import Look, figure_of, line_colour
 from proofmap.plots.figure_page import PLAIN_STYLE, Picture, fit, page_width, scaled, text_size, white_figure
 
