@@ -1659,6 +1659,12 @@ BREAKS = [
     ),
     Break("verify/overlap.py", "        rigorous=how.rigorous,\n        keep_hidden", "        keep_hidden", NORMS),
     Break(
+        "verify/overlap.py",
+        "searched.left, how.available, searched.hidden, until",
+        "searched.left, how.available, None, until",
+        f"{OVERLAPS}::test_a_search_bounds_the_hidden_layers_of_the_balls_once",
+    ),
+    Break(
         "cli/commands/verify_decisions.py",
         "**asked, rigorous=rigorous)",
         "**asked, rigorous=False)",

@@ -1,4 +1,4 @@
-"""How far work is: parts of parts, layers of networks, and what a terminal or a file gets to see of it."""
+"""Progress reports: parts of parts, layers of networks, and the output on a terminal or in a file."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_a_run_hears_the_layers_of_its_samples(
 
 
 def test_bars_are_drawn_in_one_place() -> None:
-    """What draws its own fills a file with refreshes."""
+    """A bar drawn elsewhere would fill a file with refreshes."""
     package = Path(pm.__file__).parent
     drawing = {file.relative_to(package).as_posix() for file in package.rglob("*.py") if "tqdm" in file.read_text()}
     assert drawing == {"runtime/progress_bar.py"}

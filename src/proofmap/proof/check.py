@@ -36,6 +36,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+Ends = tuple[Array, Array]  # lower and upper ends
+Interval = tuple[Array, Array, Array]  # lower ends, upper ends, and radii of rounding errors
 UNIT = 2.0**-24  # one float32 operation errs by at most this share of its result
 FLUSHED = 2.0**-100  # covers 2^26 results below 2^-126 that count as 0
 OWN = 2.0**-48  # constants computed here in float64 err by at most this share
@@ -221,16 +223,13 @@ class Network(SimpleNamespace):
         more = {"weights": weights, "lost": lost, "bias": bias, "terms": kernel * channels, "used": w != 0}
         return self.add("linear", [x], shape, table=table, area=area, chain=chain, exact=exact, **more)
 
-    def chain(
-        self, x: Value
-    ) -> Any:  # the chain that ends at x; moves of entries and changes of sign may stand between
+    def chain(self, x: Value) -> Any:
+        """The chain that ends at x. Moves of entries and changes of sign may stand between."""
         while (x.op == "select" and x.index.shape[1] == len(x.inputs) == 1) or (x.op == "linear" and x.exact):
             x = self.nodes[x.inputs[0]]
         return x.chain if x.op == "linear" else None
 
-    def affine(
-        self, x: Value, factor: Any, shift: Any, rounds: int = 1, gain: float = 1.0, exact: bool = False
-    ) -> Value:
+    def affine(self, x: Value, factor: Any, shift: Any, rounds: int = 1, gain: float = 1, exact: bool = False) -> Value:
         """Compute factor x + shift, entry by entry."""
         before, single = self.chain(x), np.abs(factor).max() if np.size(factor) == 1 else 1.0
         each = np.broadcast_to(factor, x.shape).astype(np.float64).reshape(math.prod(x.shape[:-2]), -1)
@@ -1212,7 +1211,7 @@ class Prover(SimpleNamespace):
         for kept, end in zip((self.lower, self.upper, self.radius), (lower, upper, radii), strict=True):
             kept.append(end)
 
-    def interval(self, node: Value, ends: list[tuple[Array, Array]], reach: list[Array]) -> tuple[Array, Array, Array]:
+    def interval(self, node: Value, ends: list[Ends], reach: list[Array]) -> Interval:
         """The lower ends, upper ends and radii of a node. A constant and a maximum round nothing."""
         none = np.zeros((2, node.count, ends[0][0].shape[1] if ends else self.at.shape[1]))
         if node.op == "constant":
@@ -1232,12 +1231,12 @@ class Prover(SimpleNamespace):
             return self.interval_of_sum(node, ends, reach)
         return self.interval_of_relu(node, *ends[0], reach[0])
 
-    def interval_of_larger(self, first: Any, ahead: Any, other: Any) -> tuple[Array, Array]:
+    def interval_of_larger(self, first: Any, ahead: Any, other: Any) -> Ends:
         """max(a, b) lies between the larger ends of both, and is a + relu(b - a)."""
         lower = np.maximum(np.maximum(first[0], other[0]), -total(-first[0], -ahead[0]))
         return lower, np.minimum(np.maximum(first[1], other[1]), total(first[1], ahead[1]))
 
-    def interval_of_relu(self, node: Value, lower: Array, upper: Array, reach: Array) -> tuple[Array, Array, Array]:
+    def interval_of_relu(self, node: Value, lower: Array, upper: Array, reach: Array) -> Interval:
         """A relu with a slope below 0 rounds one product; the others round nothing.
 
         float64 rounds the ends here, by a share of 2^-52. Each radius is larger by more than that than the true error.
@@ -1247,9 +1246,7 @@ class Prover(SimpleNamespace):
         lower, upper = (np.maximum(end, end * slope) for end in (lower, upper))
         return lower - radii[self.reals], upper + radii[self.reals], radii
 
-    def interval_of_sum(
-        self, node: Value, ends: list[tuple[Array, Array]], reach: list[Array]
-    ) -> tuple[Array, Array, Array]:
+    def interval_of_sum(self, node: Value, ends: list[Ends], reach: list[Array]) -> Interval:
         """A sum of two values rounds once. Merged into the chain of one of them, the other meets all its additions."""
         merged = [0.0 if chain is None else gamma(chain.terms + chain.summands) for chain in node.chains]
         size = sum((gamma(1) + share) * far for share, far in zip(merged, reach, strict=True))
@@ -1258,9 +1255,7 @@ class Prover(SimpleNamespace):
         radius = radii[self.reals]
         return -total(-low, -other_low, radius), total(high, other_high, radius), radii
 
-    def interval_of_linear(
-        self, node: Value, lower: Array, upper: Array, reach: Array, none: Array
-    ) -> tuple[Array, Array, Array]:
+    def interval_of_linear(self, node: Value, lower: Array, upper: Array, reach: Array, none: Array) -> Interval:
         """W x + b, with x = middle + rest: W middle is summed exactly, |rest| is at most half the interval's width."""
         radii = none if node.exact else self.rounding(node, lower, upper, reach)
         step = _grid(reach, BITS)
