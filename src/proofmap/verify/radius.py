@@ -55,7 +55,7 @@ class Radius:
 
     >>> found = pm.radius(model, x, domain=(0.0, 1.0), steps=4)
     >>> found
-    Radius(2 samples, proven 0.0263672 to 0.03125, refuted 0.0602894 to 0.0781)
+    Radius(2 samples, proven 0.0263626 to 0.0329832, refuted 0.0602576 to 0.0959512)
     >>> bool((found.proven <= found.refuted).all())
     True
     >>> bool((model(found.points).argmax(1) != model(x).argmax(1)).all())
