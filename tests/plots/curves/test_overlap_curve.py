@@ -172,3 +172,19 @@ def test_one_sample_of_a_curve(found: OverlapCurve) -> None:
     assert repr(one).startswith("OverlapCurve(1 sample, 5 radii, ε from 0.02 to 0.4; certified radius ")
     with pytest.raises(IndexError, match="got sample 3"):
         found[3]
+
+
+def test_bounds_of_one_ball_hold_for_others() -> None:
+    """An upper bound holds for smaller balls, a lower bound for larger ones, and the radii for both."""
+    eps, nested = torch.tensor([1.0, 2.0, 3.0]), overlap_curve._nested
+    lower, upper = torch.tensor([[-3.0, -1.0, -2.0]]), torch.tensor([[-0.5, 2.0, 1.0]])
+    unknown = pm.Radius(torch.tensor([0.5]), torch.tensor([torch.inf]), torch.zeros(1, 3))
+    low, high = nested(eps, lower, upper, unknown, torch.tensor([0.25]))
+    assert low.tolist() == [[-3.0, -1.0, -1.0]]
+    assert high.tolist() == [[-0.5, 1.0, 1.0]]
+    known = pm.Radius(torch.tensor([2.0]), torch.tensor([2.5]), torch.zeros(1, 3))
+    low, high = nested(eps, lower, upper, known, torch.tensor([0.25]))
+    assert low.tolist() == [[-3.0, -1.0, 0.25]]
+    assert high[0, 0] == -0.5
+    assert -1e-30 < float(high[0, 1]) < 0
+    assert high[0, 2] == 1.0
