@@ -14,7 +14,7 @@ import proofmap as pm
 from proofmap.errors import InputError, ProofmapError
 from proofmap.plots.curves import overlap_curve
 from proofmap.plots.curves.overlap_curve import OverlapCurve
-from proofmap.verify.overlap import Overlap, OverlapSettings, two_sided_overlap
+from proofmap.verify.overlap import Overlap, OverlapSettings, attained_value, two_sided_overlap
 
 EPS = [0.02, 0.05, 0.1, 0.2, 0.4]
 
@@ -108,6 +108,23 @@ def test_an_attained_value_is_that_of_a_point_in_the_ball() -> None:
     assert bool(((points >= 0) & (points <= 1)).all())
     for n in range(3):
         torch.testing.assert_close(over.full_lower[n], margins(points[n : n + 1], int(target[n]))[0])
+
+
+def test_attained_values_are_rounded_down() -> None:
+    """In float32, a stored value does not exceed the exact one; with rounding errors counted, it is below it."""
+    graph, points = (
+        pm.trace(network().float(), X.float()),
+        torch.rand(200, 3, generator=torch.Generator().manual_seed(2)),
+    )
+    how = OverlapSettings(pm.bounds.Backward(), 2**28)
+    target = torch.zeros(200, dtype=torch.int64)
+    plain, rigorous = (attained_value(graph, points, target, how, certain) for certain in (False, True))
+    precise = network().float().double()(points.double())
+    exact = (precise[:, 1:].amax(1) - precise[:, 0]).detach()
+    assert bool((plain.double() <= exact).all())
+    torch.testing.assert_close(plain.double(), exact, rtol=1e-6, atol=1e-6)
+    assert bool((rigorous < plain).all())
+    torch.testing.assert_close(rigorous, plain, rtol=1e-3, atol=1e-4)
 
 
 def test_radii_are_sorted_and_read_as_balls_read_them() -> None:
