@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 
-_METHODS = ("eva", "blend-eva", "smooth-eva", "expected-gradients", "saliency")
+_METHODS = ("eva", "blend", "smooth", "expected-gradients", "saliency")
 _METRICS = ("deletion", "insertion", "mu-fidelity")
 
 
@@ -51,8 +51,7 @@ def proofs(kind: Kind, name: str, args: argparse.Namespace) -> None:
     for method in (pm.bounds.Backward(), pm.bounds.Exact(seconds=args.seconds)):
         start = time.perf_counter()
         overs = [
-            pm.overlap(model, x[None], ball, target=y[None], bounds=method)
-            for x, y in zip(images, labels, strict=True)
+            pm.overlap(model, x[None], ball, target=y[None], bounds=method) for x, y in zip(images, labels, strict=True)
         ]
         seconds = (time.perf_counter() - start) / len(images)
         proven = sum(float(over.full) < 0 for over in overs)

@@ -128,7 +128,9 @@ def run_in_chunks(
 ) -> None:
     """Call work(start, stop) over range(total) in chunks of `size`; halve the chunks when memory runs out.
 
-    grown: gives the size of the next chunk from that of the last one. Chunks that were halved do not grow again. Each chunk is a part of the work whose progress is reported. TimeoutError ends the work between two chunks if a
+    grown: gives the size of the next chunk from that of the last one. Chunks that were halved do not grow again.
+
+    Each chunk is a part of the work whose progress is reported. TimeoutError ends the work between two chunks if a
     `time_limit` is over.
     """
     start, size = 0, max(1, min(size, total))
