@@ -92,6 +92,18 @@ def test_a_search_for_a_radius_counts_its_trials() -> None:
     assert heard[-1][0] == pytest.approx(1.0)
 
 
+def test_a_certificate_counts_its_steps() -> None:
+    model, x = layers(1), torch.rand(1, 6, generator=torch.Generator().manual_seed(0))
+    e = pm.EVA(model, pm.Ball(0.01), bounds=pm.bounds.Backward(), progress=False).explain(x)
+    heard: Heard = []
+    with listening(lambda *said: heard.append(said)):
+        e.certificate(progress=False)
+    shares = [share for share, _ in heard]
+    assert shares == sorted(shares)
+    assert len(set(shares)) > 3
+    assert shares[-1] == pytest.approx(1.0)
+
+
 class Clock:
     """Seconds that pass when they are told to."""
 
