@@ -75,7 +75,7 @@ class ExplanationDrawing:
         else:
             self.painters = {"scores": self._bars}
         images = "map" in self.painters
-        self.usual = [
+        self.usual: list[str] = [
             name for name in self.painters if not images or name != "scores" or searched(e) or e.errors is not None
         ]
 
