@@ -40,8 +40,6 @@ class Break:
 TIED, DEFAULT = "tests/test_tied_classes.py", "tests/test_rigorous_default.py"
 SCALAR = "tests/rules/test_scalar.py"
 CURVE_FILE, CURVE = "plots/curves/overlap_curve.py", "tests/plots/curves"
-CURVE_FILE, CURVE = "plots/curves/overlap_curve.py", "tests/plots/curves"
-CURVE_FILE, CURVE = "plots/curves/overlap_curve.py", "tests/plots/curves"
 WEIGHTS = "tests/graph/torch/test_trace.py::test_weights_that_are_not_finite_are_refused"
 FOLLOWED, LAYERS, MASKED = (
     "tests/graph/torch/test_batch_axis_tracking.py",
@@ -980,51 +978,6 @@ BREAKS = [
         "sample.double()",
         "tests/plots/test_figure_look.py",
     ),
-    Break("plots/figure_page.py", "with rc_context(self._saved_style):", "if True:", "tests/plots/test_paper_style.py"),
-    Break("runtime/progress_bar.py", '            self._put("")', "            pass", "tests/runtime/test_progress.py"),
-    Break("inputs/ball.py", "if isinstance(given, list | tuple):", "if False:", "tests/inputs/test_ball.py"),
-    Break(CURVE_FILE, "upper.flip(1).cummin(dim=1).values.flip(1)", "upper.cummin(dim=1).values", CURVE),
-    Break(CURVE_FILE, "lower.cummax(dim=1).values", "lower", CURVE),
-    Break(CURVE_FILE, "size <= found.proven[:, None]", "size >= found.proven[:, None]", CURVE),
-    Break(CURVE_FILE, "size > found.refuted[:, None]", "size < found.refuted[:, None]", CURVE),
-    Break(CURVE_FILE, "    check_attained(lower, upper, estimate_stored_error(upper))\n", "", CURVE),
-    Break(
-        "verify/overlap.py",
-        "if rigorous:\n            value = value.minimum(_rigorous_value_at(graph, points",
-        "if False:\n            value = value.minimum(_rigorous_value_at(graph, points",
-        CURVE,
-    ),
-    Break("verify/overlap.py", "return -round_up(-value, points.dtype)", "return round_up(value, points.dtype)", CURVE),
-    Break("plots/curves/curve_figure.py", "_rounded(proven, ROUND_FLOOR)", "_rounded(proven, ROUND_CEILING)", CURVE),
-    Break("plots/curves/curve_figure.py", "_rounded(refuted, ROUND_CEILING)", "_rounded(refuted, ROUND_FLOOR)", CURVE),
-    Break("text/radius_table.py", "radius(value, ROUND_CEILING)", "radius(value)", "tests/verify/test_radius.py"),
-    Break("plots/figure_look.py", '"magma", "RdBu_r"', '"jet", "RdYlGn"', "tests/plots/test_figure_look.py"),
-    Break(
-        "plots/overlay.py",
-        "sample.detach().double().cpu() * factor",
-        "sample.double()",
-        "tests/plots/test_figure_look.py",
-    ),
-    Break("plots/figure_page.py", "with rc_context(self._saved_style):", "if True:", "tests/plots/test_paper_style.py"),
-    Break("runtime/progress_bar.py", '            self._put("")', "            pass", "tests/runtime/test_progress.py"),
-    Break("inputs/ball.py", "if isinstance(given, list | tuple):", "if False:", "tests/inputs/test_ball.py"),
-    Break(CURVE_FILE, "upper.flip(1).cummin(dim=1).values.flip(1)", "upper.cummin(dim=1).values", CURVE),
-    Break(CURVE_FILE, "lower.cummax(dim=1).values", "lower", CURVE),
-    Break(CURVE_FILE, "size <= found.proven[:, None]", "size >= found.proven[:, None]", CURVE),
-    Break(CURVE_FILE, "size > found.refuted[:, None]", "size < found.refuted[:, None]", CURVE),
-    Break(CURVE_FILE, "    check_attained(lower, upper, estimate_stored_error(upper))\n", "", CURVE),
-    Break(
-        "verify/overlap.py",
-        "if rigorous:\n            value = value.minimum(_rigorous_value_at(graph, points",
-        "if False:\n            value = value.minimum(_rigorous_value_at(graph, points",
-        CURVE,
-    ),
-    Break("verify/overlap.py", "return -round_up(-value, points.dtype)", "return round_up(value, points.dtype)", CURVE),
-    Break("plots/curves/curve_figure.py", "_rounded(proven, ROUND_FLOOR)", "_rounded(proven, ROUND_CEILING)", CURVE),
-    Break("plots/curves/curve_figure.py", "_rounded(refuted, ROUND_CEILING)", "_rounded(refuted, ROUND_FLOOR)", CURVE),
-    Break("text/radius_table.py", "radius(value, ROUND_CEILING)", "radius(value)", "tests/verify/test_radius.py"),
-    Break("plots/figure_look.py", '"magma", "RdBu_r"', '"jet", "RdYlGn"', "tests/plots/test_figure_look.py"),
-    Break("plots/overlay.py", "sample.detach().double().cpu() * factor", "sample.double()", "tests/plots/test_figure_look.py"),
     Break("plots/figure_page.py", "with rc_context(self._saved_style):", "if True:", "tests/plots/test_paper_style.py"),
     Break("runtime/progress_bar.py", '            self._put("")', "            pass", "tests/runtime/test_progress.py"),
     Break("text/verdict.py", "if not self.lower > 0:", "if True:", "tests/plots/test_figure_titles.py"),

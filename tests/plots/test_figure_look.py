@@ -42,7 +42,7 @@ class Kind:
 
     e: Callable[[], Explanation]
     panels: tuple[str, ...]
-    count: int  # of samples with panels of their own
+    count: int  # samples with panels of their own
     method: str = "plot"
 
     def draw(self, **options: Any) -> Picture:

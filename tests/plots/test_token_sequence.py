@@ -36,7 +36,7 @@ def test_tokens_stand_in_reading_order_in_the_colours_of_their_scores(make_one: 
     e = tokens(make_one((2, 5, 3), 5))
     figure = e.plot(tokens=WORDS)
     boxes, bars, *rest = figure.axes
-    assert len(rest) == 2  # of the second sample
+    assert len(rest) == 2  # panels of the second sample
     assert [text.get_text() for text in boxes.texts] == WORDS
     assert not any(panel.images for panel in figure.axes)
     scores = e.scores[0].double().numpy()

@@ -21,7 +21,7 @@ Array: TypeAlias = NDArray[np.float64]
 _MAX_EXCESS = 0.1  # un-normalised values may leave [0, 1] by this much, as noisy inputs do
 _UNKNOWN_GREY = 0.5  # stands for values that are not finite
 _LUMA = np.array([0.299, 0.587, 0.114])  # weights of red, green and blue (ITU-R BT.601)
-OTHER_COLOUR = "#999999"  # of bars that are not proven
+OTHER_COLOUR = "#999999"  # bars that are not proven
 
 
 def ends(values: Array, signed: bool) -> tuple[float, float]:

@@ -20,8 +20,8 @@ from proofmap.plots.figure_page import text_width
 from proofmap.plots.overlay import numbers
 from proofmap.plots.time_series import shade
 
-_LINE_HEIGHT = 2.1  # of a line of tokens, as a multiple of the text size
-_PADDING = 0.7  # of a token's box on both sides together, as a multiple of the text size
+_LINE_HEIGHT = 2.1  # height of a line of tokens, as a multiple of the text size
+_PADDING = 0.7  # padding of a token's box, both sides together, as a multiple of the text size
 _MAX_NAME = 24  # characters of a token that are shown
 _MIN_DARK = 0.5  # below this brightness of a box, its text is white
 _LUMA = (0.299, 0.587, 0.114)

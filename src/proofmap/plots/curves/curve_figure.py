@@ -16,7 +16,7 @@ from proofmap.plots.figure_page import PLAIN_STYLE, Picture, fit, page_width, sc
 _MAX_PANELS = 12  # samples in one figure
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_WIDTH, _PANEL_HEIGHT = 3.1, 2.5  # inches
-_RADIUS_DIGITS = 3  # of a radius in a title, rounded to the side on which the statement stays true
+_RADIUS_DIGITS = 3  # digits of a radius in a title, rounded to the side on which the statement stays true
 _WIDE_PANEL = 5.0  # width of a single panel
 _LEGEND_WIDTH = 6.5  # inches: on a narrower page the legend has two columns
 

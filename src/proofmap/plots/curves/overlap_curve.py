@@ -38,7 +38,15 @@ if TYPE_CHECKING:
 
     from proofmap.plots.figure_page import Picture
 
-_COLUMNS = ("sample", "eps", "attained", "proven", "holds", "certified_radius", "refuted_radius")  # of the data frame
+_COLUMNS = (
+    "sample",
+    "eps",
+    "attained",
+    "proven",
+    "holds",
+    "certified_radius",
+    "refuted_radius",
+)  # columns of the data frame
 _RADIUS_WORK_SHARE = 0.5  # share of the progress bar for the radius: about as many bounds as a usual list of ε has
 
 
