@@ -73,6 +73,7 @@ def test_every_panel_is_drawn_into_given_axes(kind: Kind) -> None:
     assert not any(panel.get_title() for line in panels for panel in line[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_every_panel_can_be_left_out(kind: Kind) -> None:
     for name in kind.panels:

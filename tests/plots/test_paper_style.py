@@ -48,6 +48,7 @@ def test_vector_files_keep_texts() -> None:
     assert b"<text" not in saved(plain, "svg")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("name", ["images", "searched images", "signed table", "summary", "one panel", "two panels"])

@@ -58,6 +58,7 @@ def test_panels_are_samples_and_axes_may_be_given() -> None:
         curve(2).plot(panels=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("width", [None, 3.5, 7.16])
 def test_no_text_leaves_the_page(count: int, width: float | None) -> None:

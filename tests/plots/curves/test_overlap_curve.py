@@ -53,6 +53,7 @@ def test_the_true_overlap_lies_between_both_bounds(found: OverlapCurve) -> None:
         assert float(found.lower[n, k]) <= float(found.upper[n, k])
 
 
+@pytest.mark.slow
 def test_exact_bounds_meet() -> None:
     exact = pm.bounds.Exact(seconds=20, gap=1e-6)
     options: Any = {"domain": (0.0, 1.0), "steps": 4, "rigorous": False, "progress": False}
@@ -85,6 +86,7 @@ def test_the_curve_and_the_radii_agree(found: OverlapCurve) -> None:
     assert bool((found.lower[beyond] > 0).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [1.0, 2.0])
 def test_other_norms(norm: float) -> None:
     curve = pm.curve(network(), X[:1], [0.05, 0.2], norm=norm, steps=2, progress=False)
