@@ -75,7 +75,7 @@ def score_of(overlap: Overlap) -> Tensor:
     return value.clamp(lower, upper)
 
 
-def ball_of_samples(ball: Ball, piece: slice, x: Tensor) -> Ball:
+def ball_of_samples(ball: Ball, piece: slice | Tensor, x: Tensor) -> Ball:
     """Return the ball for some of the samples x: entries that are given per sample are sliced.
 
     Radii per variable get the rank of x. Otherwise (d,) could be mistaken for one radius per sample in a batch of d.
@@ -114,7 +114,8 @@ def _concatenate_overlaps(parts: Sequence[Overlap], missing: Sequence[int]) -> O
     def widened(members: Tensor, full: Tensor, more: int) -> Tensor:
         return torch.cat([members, full[:, None].expand(-1, more, *full.shape[1:])], dim=1)
 
-    pairs = list(zip(parts, missing, strict=True))
+    unbounded = all(not part.frozen.shape[1] for part in parts)  # no member was bounded in any batch
+    pairs = [(part, 0 if unbounded else more) for part, more in zip(parts, missing, strict=True)]
     names = ("full", "nominal", "target", "full_lower")
     whole = {name: torch.cat([getattr(p, name) for p in parts]) for name in names}
     whole["frozen"] = torch.cat([widened(p.frozen, p.full, more) for p, more in pairs])

@@ -46,7 +46,7 @@ __all__ = ["COSTS", "Explainer", "Measured", "Task", "check_model"]
 COSTS = ("attacks", "batch", "progress", "memory")  # settings that change no score
 _LOG = logging.getLogger(__name__)
 _NOT_IN_SETTINGS = ("model", "seed", *COSTS)  # recorded elsewhere in an explanation, or not recorded
-_MAX_RECORDED_ENTRIES = 1000  # a record holds the hash of a tensor with more entries
+MAX_RECORDED_ENTRIES = 1000  # a record holds the hash of a tensor with more entries
 _RADIUS_WORK_SHARE = 0.5  # share of the progress bar for the search of the radius "auto": an estimate
 
 _P = ParamSpec("_P")
@@ -290,7 +290,7 @@ class Explainer(ABC):
         if "rigorous" in settings:
             settings["rigorous"] = rigorous
         taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
-        return settings_to_json({**settings, "ball": ball, **taken}, _MAX_RECORDED_ENTRIES)
+        return settings_to_json({**settings, "ball": ball, **taken}, MAX_RECORDED_ENTRIES)
 
     def _with_radius(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, rigorous: bool, show: bool) -> Ball:
         """Return the ball with numeric radii: "auto" is replaced by the proven radius of each sample."""
