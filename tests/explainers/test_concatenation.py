@@ -78,7 +78,7 @@ def test_a_certificate_of_a_joined_sample_is_about_its_own_ball() -> None:
     whole = eva.explain(samples().float())
     found = pm.concat([whole[2:], whole[:2]])
     own, expected = (e.certificate(k, leaves=0, progress=False) for e, k in ((found, 1), (whole, 3)))
-    assert own.claim["ball"]["eps"] == pytest.approx(0.04)
+    assert float.fromhex(own.claim["ball"]["eps"]) == pytest.approx(0.04)
     assert own.claim["ball"] == expected.claim["ball"]
     assert own.full == expected.full
 
@@ -146,7 +146,7 @@ def test_explanations_that_do_not_fit_are_refused_in_one_sentence(changes: dict[
 def test_samples_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, match=r"concat got samples of shape \(1, 4, 4\) in explanation 0 and \(2, 4\)"):
         pm.concat([make(), make((3, 2, 4))])
-    with pytest.raises(InputError, match="concat got samples of type torch.float32 in explanation 0 and torch.float64"):
+    with pytest.raises(InputError, match=r"concat got samples of type torch\.float32 in .* and torch\.float64"):
         pm.concat([make(), make(dtype=torch.float64)])
     rigorous = replace(make(), overlap=replace(make().overlap, rigorous=True))
     with pytest.raises(InputError, match="concat got bounds of the kinds"):
