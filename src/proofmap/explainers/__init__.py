@@ -12,6 +12,7 @@ from proofmap.explainers.adapt import as_attributor
 from proofmap.explainers.attributor import Attributor
 from proofmap.explainers.auto import Answer
 from proofmap.explainers.baselines import FirstOrder
+from proofmap.explainers.clamped_inputs import ClampedInputs
 from proofmap.explainers.explainer import Explainer
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.factory import BASELINES
@@ -34,6 +35,7 @@ __all__ = [
     "Answer",
     "Attributor",
     "BlendEVA",
+    "ClampedInputs",
     "EmpiricalEVA",
     "Explainer",
     "Explanation",
