@@ -24,7 +24,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "smooth": {"samples": 6},
     "noise": {"samples": 6},
     "blend": {"samples": 6},
-    "probable": {"samples": 40},
+    "probable": {"samples": 128},
     "greedy-as": {"subsets": 6, "step": 0.5, "rounds": 1},
     "greedy-ao": {"subsets": 6, "step": 0.5},
     "rise": {"masks": 20},
@@ -80,7 +80,7 @@ class OnePoint(Explainer):
     seed: int = 0
 
     def _measure(self, task: Task) -> Measured:
-        delta = task.family.sample(1, task.generator)[0] if self.shared else task.sample(1)[0]
+        delta = task.family.sample(2, task.generator)[1] if self.shared else task.sample(2)[1]
         nominal = margins(task.graph(task.x), task.target)
         kept = [delta, *(delta * (task.mask != group) for group in range(task.family.groups))]
         with torch.no_grad():
@@ -111,7 +111,9 @@ def test_the_points_of_a_task_lie_in_its_balls(norm: float) -> None:
             return super()._measure(task)
 
     radii = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5])
-    Seen(network(), pm.Ball(radii, norm=norm, domain=(0.0, 1.0)), groups=CELLS, batch=3, progress=False).explain(samples())
+    Seen(network(), pm.Ball(radii, norm=norm, domain=(0.0, 1.0)), groups=CELLS, batch=3, progress=False).explain(
+        samples()
+    )
     for task, delta in seen:
         assert delta.shape == (50, *task.x.shape)
         assert bool(task.family.contains(delta).all())

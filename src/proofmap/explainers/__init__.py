@@ -1,6 +1,6 @@
 """Explainers: importance scores of groups of variables over a ball, and proofs about the scores.
 
-`pm.explain(model, x)` in `auto.py` chooses an explainer and a ball.
+`pm.explain(model, x)` chooses an explainer and a ball.
 
 >>> pm.explain(model, x, seconds=0.2).map.attributions.shape
 torch.Size([2, 1, 28, 28])

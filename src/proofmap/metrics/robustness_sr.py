@@ -60,7 +60,7 @@ class RobustnessSr(Metric[Samples]):
 
     norm: 1, 2 or inf. domain: as in `pm.Ball`; (-inf, inf) for no limits.
     steps: points of the curve, at most the number of variables.
-    rounds, attack_steps: the number of attacks that shorten the distance of a known adversary (`attack.nearest`), and
+    rounds, attack_steps: the number of attacks that shorten the distance of a known adversary, and
     the gradient steps of each attack from x. Attacks are deterministic.
     The preset "paper": inf, (0, 1), largest 1, 10 steps, 5 rounds, 10 gradient steps. The paper only states PGD.
 
