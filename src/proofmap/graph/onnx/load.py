@@ -31,7 +31,8 @@ def load(path: str | os.PathLike[str]) -> Graph:
 
     External weights are read if they are in the folder of `path`. The number of samples may differ afterwards, even if
     the file fixes it. Operations without a rule are in one opaque node, which onnxruntime computes. Bounds
-    refuse it with UnsupportedError. If onnxruntime is installed and can run the file, its logits are compared with the graph's.
+    refuse it with UnsupportedError. If onnxruntime is installed and can run the file, its logits are compared with the
+    graph's.
 
     >>> found = pm.EVA(model, ball, groups=cells).explain(x[:1])
     >>> found.certificate().save("digit.proof")        # which writes the network too
