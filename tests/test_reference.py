@@ -98,9 +98,7 @@ def test_every_name_that_the_reference_mentions_is_public() -> None:
     assert sorted(name for name in mentioned if not exists(name)) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["Curve", "pm.Curve", "Explanation.beauty", "attack.nearest", "score_of", "Ball.x"]
-)
+@pytest.mark.parametrize("name", ["Curve", "pm.Curve", "Explanation.beauty", "attack.nearest", "score_of", "Ball.x"])
 def test_a_name_that_is_not_public_is_noticed(name: str) -> None:
     assert names_of(f"It has the settings of `{name}`.") == {name}
     assert not exists(name)

@@ -24,7 +24,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "smooth": {"samples": 6},
     "noise": {"samples": 6},
     "blend": {"samples": 6},
-    "probable": {"samples": 128},
+    "probable": {"samples": 4000},
     "greedy-as": {"subsets": 6, "step": 0.5, "rounds": 1},
     "greedy-ao": {"subsets": 6, "step": 0.5},
     "rise": {"masks": 20},
