@@ -227,7 +227,7 @@ def test_metrics_by_name_take_the_radius_of_the_ball() -> None:
     x, model = digits(2), pm.zoo.mnist_mlp()
     methods = {"eva": pm.EVA(model, BALL, groups=pm.groups.grid(2), progress=False)}
     table = compare(model, x, methods, ["stability", "tightness"], ball=BALL, progress=False)
-    stated = [Stability(0.015, domain=(0.0, 1.0)), Tightness(BALL)]
+    stated: list[Metric[Any]] = [Stability(0.015, domain=(0.0, 1.0)), Tightness(BALL)]
     expected = compare(model, x, methods, stated, progress=False)
     for name in ("stability", "tightness"):
         np.testing.assert_array_equal(table.values["eva"][name], expected.values["eva"][name])

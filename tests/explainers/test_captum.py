@@ -263,7 +263,7 @@ def test_clamped_inputs_are_what_captum_asks_for(model: nn.Module, x: Tensor) ->
     assert not clamped.has_convergence_delta()
     assert not clamped.multiplies_by_inputs
     assert list(inspect.signature(clamped.attribute).parameters) == list(inspect.signature(eva.attribute).parameters)
-    assert torch.equal(clamped.attribute(x, target=2), eva.attribute(x, target=2))  # type: ignore[arg-type]
+    assert torch.equal(clamped.attribute(x, target=2), eva.attribute(x, target=2))
     (found,) = clamped.attribute((x + 5.0,), target=[0, 3, 1])
     assert torch.equal(found, eva.attribute(torch.ones_like(x), target=[0, 3, 1]))
     default = EVA(model, groups=GRID, progress=False)  # without a ball, nothing is clamped

@@ -60,7 +60,8 @@ def test_every_entry_point_takes_a_loader() -> None:
     assert torch.equal(*(pm.radius(model, x, steps=4, progress=False).refuted for x in (loader, X)))
     tables = [pm.compare(model, x, ["eva", "saliency"], ["deletion"], ball=BALL, progress=False) for x in (loader, X)]
     for method in ("eva", "saliency"):
-        np.testing.assert_array_equal(*(table.values[method]["deletion"] for table in tables))
+        found_values, expected_values = (table.values[method]["deletion"] for table in tables)
+        np.testing.assert_array_equal(found_values, expected_values)
     answer = pm.explain(model, loader, seconds=0.1, progress=False)
     assert torch.equal(answer.map.x, X)
 
@@ -88,7 +89,7 @@ def test_a_shuffled_loader_is_refused() -> None:
     ],
 )
 def test_other_batches_are_refused(batches: list[Any], message: str) -> None:
-    loader = DataLoader(batches, batch_size=None)
+    loader: Any = DataLoader(batches, batch_size=None)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=message):
         pm.EVA(network(), BALL).explain(loader)
 

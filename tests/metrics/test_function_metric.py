@@ -19,7 +19,8 @@ from proofmap.metrics import FunctionMetric
 def share(model: Any, x: Tensor, target: Tensor, attributions: Tensor) -> Tensor:
     """The share of a map that lies on its largest entry, times the logit of the class."""
     sizes = attributions.abs().flatten(1)
-    return sizes.amax(1) / sizes.sum(1) * model(x).gather(1, target[:, None])[:, 0]
+    logit: Tensor = model(x).gather(1, target[:, None])[:, 0]
+    return sizes.amax(1) / sizes.sum(1) * logit
 
 
 def digits() -> tuple[torch.nn.Module, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import overload
 
 from torch import Tensor
 
@@ -12,8 +12,6 @@ from proofmap.explainers.explainer import Explainer, wrapped_once_more
 from proofmap.graph import Network
 from proofmap.graph.input_tensor import as_samples
 from proofmap.inputs.array_types import Samples, Target
-
-_Inputs: TypeAlias = Samples | tuple[Samples, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,18 +43,40 @@ class ClampedInputs:
                 "ClampedInputs got a domain with one-hot blocks, expected numbers only: noise is no category"
             )
 
+    @overload
+    def attribute(
+        self,
+        inputs: Samples,
+        target: Target | list[int] = None,
+        feature_mask: Samples | tuple[Samples, ...] | None = None,
+        perturbations_per_eval: int | None = None,
+        show_progress: bool = False,
+    ) -> Tensor: ...
+
+    @overload
+    def attribute(
+        self,
+        inputs: tuple[Samples, ...],
+        target: Target | list[int] = None,
+        feature_mask: Samples | tuple[Samples, ...] | None = None,
+        perturbations_per_eval: int | None = None,
+        show_progress: bool = False,
+    ) -> tuple[Tensor, ...]: ...
+
     @wrapped_once_more
     def attribute(
         self,
-        inputs: _Inputs,
+        inputs: Samples | tuple[Samples, ...],
         target: Target | list[int] = None,
-        feature_mask: _Inputs | None = None,
+        feature_mask: Samples | tuple[Samples, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> Tensor | tuple[Tensor, ...]:
         """Return the explainer's attributions of the clamped inputs. See `Explainer.attribute`."""
-        near = tuple(map(self._clamped, inputs)) if isinstance(inputs, tuple) else self._clamped(inputs)
-        return self.explainer.attribute(near, target, feature_mask, perturbations_per_eval, show_progress)
+        rest = (target, feature_mask, perturbations_per_eval, show_progress)
+        if isinstance(inputs, tuple):
+            return self.explainer.attribute(tuple(map(self._clamped, inputs)), *rest)
+        return self.explainer.attribute(self._clamped(inputs), *rest)
 
     def _clamped(self, inputs: Samples) -> Tensor:
         x = as_samples(inputs, self.explainer.model).detach()

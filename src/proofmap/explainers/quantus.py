@@ -13,6 +13,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.explainers.adapt import name_of_method
+from proofmap.explainers.attributor import Attributor
 from proofmap.explainers.baselines import Baseline
 from proofmap.explainers.clamped_inputs import ClampedInputs
 from proofmap.explainers.explainer import Explainer
@@ -21,9 +22,10 @@ from proofmap.graph.input_tensor import weight_of
 from proofmap.inputs.array_types import to_tensor
 
 ExplainFunc: TypeAlias = Callable[..., NDArray[Any]]
+_Rebuilt: TypeAlias = Explainer | Baseline | ClampedInputs  # they can explain other models
 
 
-def explain_func(explainer: Explainer | Baseline | ClampedInputs) -> ExplainFunc:
+def explain_func(explainer: Attributor) -> ExplainFunc:
     """Return an `explain_func` for Quantus: (model, inputs, targets, **kwargs) -> attributions, all of them arrays.
 
     It explains the model that Quantus passes, with the settings of the explainer: randomisation tests pass other
@@ -41,12 +43,14 @@ def explain_func(explainer: Explainer | Baseline | ClampedInputs) -> ExplainFunc
     (2, 1, 28, 28)
     """
     if not isinstance(explainer, Explainer | Baseline | ClampedInputs):
+        got = getattr(explainer, "name", None) or name_of_method(explainer)
         raise InputError(
-            f"explain_func got {name_of_method(explainer)}, expected an explainer such as pm.EVA(model, ball), or a "
+            f"explain_func got {got}, expected an explainer such as pm.EVA(model, ball), or a "
             "baseline by its name such as pm.explainers.as_attributor('saliency', model): Quantus passes other models, "
             "which nothing else can explain; give Quantus your own function directly"
         )
-    current = explainer
+    stated: _Rebuilt = explainer
+    current = stated
 
     def explain(
         model: Network,
@@ -59,22 +63,22 @@ def explain_func(explainer: Explainer | Baseline | ClampedInputs) -> ExplainFunc
     ) -> NDArray[Any]:
         nonlocal current
         if model is not _model(current):
-            current = _for_model(explainer, model)
+            current = _for_model(stated, model)
         like = weight_of(model)
         x = to_tensor(inputs).to(like.device if device is None else device, like.dtype)
         if feature_mask is not None:
             kwargs["feature_mask"] = to_tensor(feature_mask)
-        maps: Tensor = current.attribute(x, _classes(targets), **kwargs)  # type: ignore[assignment]  # no tuple
+        maps = current.attribute(x, _classes(targets), **kwargs)
         return maps.detach().cpu().numpy()
 
     return explain
 
 
-def _model(explainer: Explainer | Baseline | ClampedInputs) -> Network:
+def _model(explainer: _Rebuilt) -> Network:
     return explainer.explainer.model if isinstance(explainer, ClampedInputs) else explainer.model
 
 
-def _for_model(explainer: Explainer | Baseline | ClampedInputs, model: Network) -> Explainer | Baseline | ClampedInputs:
+def _for_model(explainer: _Rebuilt, model: Network) -> _Rebuilt:
     """Return the explainer with its settings for another model."""
     if isinstance(explainer, ClampedInputs):
         return replace(explainer, explainer=replace(explainer.explainer, model=model))
