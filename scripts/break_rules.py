@@ -159,7 +159,7 @@ BETTING = "tests/explainers/probable/test_betting.py"
 SHIFTED = "tests/explainers/probable/test_shifted_noise.py"
 STORAGE = "tests/explainers/test_explanation_file.py"
 JOINED = "tests/explainers/test_concatenation.py"
-CHOSEN = "tests/explainers/test_sample_choice.py"
+INDEXED = "tests/explainers/test_sample_choice.py"
 FRAME = "tests/explainers/test_explanation_frame.py"
 DRAWS = "tests/explainers/test_draws.py"
 CAPTUM = "tests/explainers/test_captum.py"
@@ -2183,10 +2183,10 @@ BREAKS = [
         "explainers/concatenation.py", '"the model with the hash": lambda e: e.model_hash', '"": lambda e: ""', JOINED
     ),
     Break("explainers/concatenation.py", "(o.certified, o.rigorous, ", "(o.certified, ", JOINED),
-    Break("explainers/sample_choice.py", "astype(np.int64) % count", "astype(np.int64)", CHOSEN),
-    Break("explainers/sample_choice.py", "if len(entries) != count:", "if len(entries) < 0:", CHOSEN),
+    Break("explainers/sample_choice.py", "astype(np.int64) % count", "astype(np.int64)", INDEXED),
+    Break("explainers/sample_choice.py", "if len(entries) != count:", "if len(entries) < 0:", INDEXED),
     Break(
-        "explainers/explanation.py", "ball_of_samples(self.made_from[1], which, self.x)", "self.made_from[1]", CHOSEN
+        "explainers/explanation.py", "ball_of_samples(self.made_from[1], which, self.x)", "self.made_from[1]", INDEXED
     ),
     Break(
         "explainers/explanation_frame.py",
