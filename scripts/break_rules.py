@@ -158,9 +158,9 @@ PROBABLE = "tests/explainers/probable/test_probable_eva.py"
 BETTING = "tests/explainers/probable/test_betting.py"
 SHIFTED = "tests/explainers/probable/test_shifted_noise.py"
 STORAGE = "tests/explainers/test_explanation_file.py"
-JOINED = "tests/explainers/test_concatenation.py"
-INDEXED = "tests/explainers/test_sample_choice.py"
-FRAME = "tests/explainers/test_explanation_frame.py"
+JOINED = "tests/explainers/samples/test_concatenation.py"
+INDEXED = "tests/explainers/samples/test_sample_choice.py"
+FRAME = "tests/explainers/samples/test_explanation_frame.py"
 DRAWS = "tests/explainers/test_draws.py"
 CAPTUM = "tests/explainers/test_captum.py"
 COMPARED = "tests/bench/test_compare.py"
@@ -2171,30 +2171,33 @@ BREAKS = [
         "if False:",
         RUN_CERTIFIED,
     ),
-    Break("explainers/concatenation.py", "return torch.cat(list(values))", "return values[0]", JOINED),
-    Break("explainers/concatenation.py", "if any(own and n > 1 for", "if any(own and n < 0 for", JOINED),
+    Break("explainers/samples/concatenation.py", "return torch.cat(list(values))", "return values[0]", JOINED),
+    Break("explainers/samples/concatenation.py", "if any(own and n > 1 for", "if any(own and n < 0 for", JOINED),
     Break(
-        "explainers/concatenation.py",
+        "explainers/samples/concatenation.py",
         "len(part.mask) == 1 and torch.equal(part.mask, first)",
         "len(part.mask) == 1",
         JOINED,
     ),
     Break(
-        "explainers/concatenation.py", '"the model with the hash": lambda e: e.model_hash', '"": lambda e: ""', JOINED
+        "explainers/samples/concatenation.py",
+        '"the model with the hash": lambda e: e.model_hash',
+        '"": lambda e: ""',
+        JOINED,
     ),
-    Break("explainers/concatenation.py", "(o.certified, o.rigorous, ", "(o.certified, ", JOINED),
-    Break("explainers/sample_choice.py", "astype(np.int64) % count", "astype(np.int64)", INDEXED),
-    Break("explainers/sample_choice.py", "if len(entries) != count:", "if len(entries) < 0:", INDEXED),
+    Break("explainers/samples/concatenation.py", "(o.certified, o.rigorous, ", "(o.certified, ", JOINED),
+    Break("explainers/samples/sample_choice.py", "astype(np.int64) % count", "astype(np.int64)", INDEXED),
+    Break("explainers/samples/sample_choice.py", "if len(entries) != count:", "if len(entries) < 0:", INDEXED),
     Break(
         "explainers/explanation.py", "ball_of_samples(self.made_from[1], which, self.x)", "self.made_from[1]", INDEXED
     ),
     Break(
-        "explainers/explanation_frame.py",
+        "explainers/samples/explanation_frame.py",
         "sizes = scores.double().abs() if signed",
         "sizes = scores.double() if signed",
         FRAME,
     ),
-    Break("explainers/explanation_frame.py", "in enumerate(counts) if count}", "in enumerate(counts)}", FRAME),
+    Break("explainers/samples/explanation_frame.py", "in enumerate(counts) if count}", "in enumerate(counts)}", FRAME),
     Break(
         "explainers/batching.py",
         "torch.Generator(self.x.device).manual_seed(self.generator.initial_seed())",
@@ -2208,7 +2211,9 @@ BREAKS = [
         DRAWS,
     ),
     Break("explainers/methods/greedy.py", "0, -1), task.seeded()", "0, -1), task.generator", DRAWS),
-    Break("explainers/clamped_inputs.py", "x.clamp(*self.explainer.ball.limits(x))", "x.clamp(0.0, 1.0)", CAPTUM),
+    Break(
+        "explainers/samples/clamped_inputs.py", "x.clamp(*self.explainer.ball.limits(x))", "x.clamp(0.0, 1.0)", CAPTUM
+    ),
     Break("bench/compare.py", "if not any(_applies(metric, attributor)", "if not any(True", COMPARED),
     Break("bench/table_text.py", 'r"(?<![\\de])-(?=\\d)"', 'r"-(?=\\d)"', LATEX),
     Break("storage/exported_tables.py", 'safe.startswith(("[", "*"))', "False", LATEX),

@@ -55,7 +55,7 @@ def members(thing: object) -> set[str]:
         return {*dir(thing), *fields}
 
 
-PARTS = {  # of public values, and the parameters of their methods
+PARTS = {  # members of public values, and parameters of their methods
     part
     for thing in PUBLIC.values()
     for one in (thing, *(vars(thing).values() if inspect.isclass(thing) else ()))

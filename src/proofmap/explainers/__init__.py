@@ -12,7 +12,6 @@ from proofmap.explainers.adapt import as_attributor
 from proofmap.explainers.attributor import Attributor
 from proofmap.explainers.auto import Answer
 from proofmap.explainers.baselines import FirstOrder
-from proofmap.explainers.clamped_inputs import ClampedInputs
 from proofmap.explainers.explainer import Explainer
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.factory import BASELINES
@@ -28,6 +27,7 @@ from proofmap.explainers.methods.smooth import SmoothEVA
 from proofmap.explainers.origin import File, Origin, Source
 from proofmap.explainers.probable.probable_eva import ProbableEVA
 from proofmap.explainers.quantus import explain_func
+from proofmap.explainers.samples.clamped_inputs import ClampedInputs
 
 __all__ = [
     "BASELINES",

@@ -19,7 +19,7 @@ from proofmap.explainers.consistency import BOUNDS, LOWER, SEARCHED, check_expla
 from proofmap.explainers.explanation_file import check_names, read, write
 from proofmap.explainers.origin import Origin
 from proofmap.explainers.proven_scores import ProvenScores, tied
-from proofmap.explainers.sample_choice import SampleChoice, chosen, chosen_samples
+from proofmap.explainers.samples.sample_choice import SampleChoice, chosen, chosen_samples
 from proofmap.explainers.upsampling import spread
 from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
@@ -264,7 +264,7 @@ class Explanation:
 
         columns: the names of the variables of a flat input, for the column `name`. pandas has to be installed.
         """
-        from proofmap.explainers.explanation_frame import explanation_frame
+        from proofmap.explainers.samples.explanation_frame import explanation_frame
 
         return explanation_frame(self, columns)
 

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.explainers.sample_choice import chosen
+from proofmap.explainers.samples.sample_choice import chosen
 from proofmap.storage.hashing import hash_file
 
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from proofmap.errors import InputError
-from proofmap.explainers.explanation_frame import FRAME_COLUMNS, score_ranks
 from proofmap.explainers.origin import Origin, Source
+from proofmap.explainers.samples.explanation_frame import FRAME_COLUMNS, score_ranks
 from tests.explainers.making import make, make_signed, ranked
 
 
