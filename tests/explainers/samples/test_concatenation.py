@@ -101,6 +101,13 @@ def test_groups_of_their_own_get_a_mask_for_each_sample() -> None:
     torch.testing.assert_close(found.intervals, whole.intervals)
 
 
+def test_masks_that_differ_are_kept_for_each_sample() -> None:
+    one, two = make((1, 4), 4), make((2, 4), 4, mask=torch.tensor([[3, 2, 1, 0]]))
+    found = pm.concat([one, two])
+    assert found.mask.tolist() == [[0, 1, 2, 3], [3, 2, 1, 0], [3, 2, 1, 0]]
+    assert torch.equal(found.attributions, torch.cat([one.attributions, two.attributions]))
+
+
 def test_origins_are_joined() -> None:
     def origin(name: str, label: int | None, **more: Any) -> Origin:
         return Origin(Source("net"), (Source(name),), labels=None if label is None else (label,), **more)

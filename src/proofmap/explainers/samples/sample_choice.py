@@ -57,7 +57,7 @@ def _positions(which: Any, count: int) -> Tensor:
         return torch.from_numpy(np.flatnonzero(entries))
     for k in entries.tolist():
         _check_sample(k, count)
-    return torch.from_numpy(entries.astype(np.int64) % count)
+    return torch.from_numpy(entries.astype(np.int64))
 
 
 def _check_sample(k: int, count: int) -> None:
