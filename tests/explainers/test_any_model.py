@@ -229,7 +229,7 @@ def test_the_command_line_takes_them(files: tuple[Path, Path, Path], tmp_path: P
 
 
 def test_a_module_in_a_file_travels_to_other_machines(files: tuple[Path, Path, Path]) -> None:
-    """Which have neither the file nor what lies beside it."""
+    """The other machines have neither the file nor the modules beside it."""
     cloudpickle = pytest.importorskip("ray.cloudpickle")
     (files[0].parent / "part_of_net.py").write_text("from torch import nn\nclass Head(nn.Linear):\n    pass\n")
     files[0].write_text("import part_of_net\n" + SOURCE.replace("nn.Linear(5, 3)", "part_of_net.Head(5, 3)"))

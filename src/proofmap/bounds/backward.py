@@ -48,7 +48,7 @@ class BackwardPass(Pass):
 
 
 class Substitution(ABC):
-    """How the forms of backward bounds are substituted back."""
+    """The back-substitution of the forms of backward bounds: through fixed or through optimised relaxations."""
 
     @abstractmethod
     def substitute(

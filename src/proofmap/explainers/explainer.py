@@ -92,7 +92,7 @@ class Explainer(ABC):
 
     guarantee: ClassVar[Guarantee]
     signed: ClassVar[bool] = False
-    needs_gradients: ClassVar[bool] = False  # of the network with respect to its input
+    needs_gradients: ClassVar[bool] = False  # whether the network must have gradients with respect to its input
 
     model: Network
     ball: Ball | None = None

@@ -19,7 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.attack.pgd import attack, nearest, restrict
+from proofmap.attack.pgd import adversaries, attack, restrict
 from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Guarantee
 from proofmap.graph import Graph
@@ -150,7 +150,7 @@ class GreedyAS(Greedy):
         return Ball(self.largest, task.ball.norm, task.ball.domain, task.ball.half).at(task.x)
 
     def _value(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
-        distance = nearest(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
+        distance, _ = adversaries(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
         return -distance.clamp(max=self.largest)
 
 
@@ -165,7 +165,7 @@ def regress(member: Tensor, value: Tensor) -> Tensor:
     rest = (value.double() - value.double().mean(1, keepdim=True)).unsqueeze(2)
     _, subsets, groups = design.shape
     flat = design.mT
-    gram = flat @ design if groups <= subsets else design @ flat  # of the smaller side
+    gram = flat @ design if groups <= subsets else design @ flat  # (K, K) for the smaller side K
     scale = (gram.diagonal(dim1=1, dim2=2).mean(1) * _RIDGE).clamp(min=torch.finfo(gram.dtype).tiny)
     gram.diagonal(dim1=1, dim2=2).add_(scale[:, None])
     if groups <= subsets:
