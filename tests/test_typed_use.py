@@ -103,7 +103,12 @@ def test_explanations(tmp_path: Path) -> None:
     assert_type(explanation.overlap, pm.Overlap)
     assert_type(explanation[0], pm.Explanation)
     assert_type([one.method for one in explanation], list[str])
-    for part in (explanation[[1, 0]], explanation[[True, False]], explanation[explanation.proven], explanation[:1]):
+    for part in (
+        explanation[[1, 0]],
+        explanation[[True, False]],
+        explanation[explanation.predicted >= 0],
+        explanation[:1],
+    ):
         assert_type(part, pm.Explanation)
     assert_type(explanation[np.array([0])], pm.Explanation)
     assert_type(pm.concat([explanation[:1], explanation[1:]]), pm.Explanation)

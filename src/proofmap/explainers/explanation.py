@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from proofmap.errors import FileError, ProofmapError, first_line
+from proofmap.errors import FileError, InputError, ProofmapError, first_line
 from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.consistency import BOUNDS, LOWER, SEARCHED, check_explanation, json_copy
 from proofmap.explainers.explanation_file import check_names, read, write
@@ -109,6 +109,8 @@ class Explanation:
         sample. Lists and masks may be tensors, arrays or columns of a data frame. A sample may be chosen twice.
         """
         which = chosen_samples(which, len(self))
+        if not len(self.x[which]):
+            raise InputError(f"got an index that chooses none of {len(self)} samples, expected at least one sample")
         shared = ("mask",) if len(self.mask) == 1 else ()  # one for all samples
         part: dict[str, Any] = {name: getattr(self, name)[which] for name in _STORED_TENSORS if name not in shared}
         part |= {name: _sliced(side, which) for name, side in self._sides.items()}

@@ -85,7 +85,7 @@ def test_a_missing_sample_is_an_index_error(which: Any) -> None:
         (None, "got an index of object"),
         ([[0], [0, 1]], "got an index of type list"),
         ([], "at least one sample"),
-        ([False] * 3, "at least one sample"),
+        ([False] * 3, "got an index that chooses none of 3 samples, expected at least one sample"),
     ],
 )
 def test_other_indices_are_refused(which: Any, message: str) -> None:

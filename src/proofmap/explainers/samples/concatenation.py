@@ -20,7 +20,7 @@ from proofmap.inputs.ball import Ball
 from proofmap.storage.hashing import hash_tensor
 from proofmap.storage.records import JSON, settings_to_json, to_json
 
-_SHOWN_CHARACTERS = 60  # of a value in a message
+_SHOWN_CHARACTERS = 60  # a message shows at most this much of a value
 _BY_SAMPLE = ("eps", "domain")  # settings that may have one entry for each sample
 
 
