@@ -159,6 +159,15 @@ PROBABLE = "tests/explainers/probable/test_probable_eva.py"
 BETTING = "tests/explainers/probable/test_betting.py"
 SHIFTED = "tests/explainers/probable/test_shifted_noise.py"
 STORAGE = "tests/explainers/test_explanation_file.py"
+JOINED = "tests/explainers/samples/test_concatenation.py"
+INDEXED = "tests/explainers/samples/test_sample_choice.py"
+FRAME = "tests/explainers/samples/test_explanation_frame.py"
+DRAWS = "tests/explainers/test_draws.py"
+CAPTUM = "tests/explainers/test_captum.py"
+COMPARED = "tests/bench/test_compare.py"
+LATEX = "tests/bench/test_table_latex.py"
+LOADERS = "tests/inputs/test_loader_samples.py"
+FUNCTION = "tests/metrics/test_function_metric.py"
 TWO_SIDED = "tests/runs/test_two_sided.py"
 POINTS = "tests/runs/test_attained_points.py"
 UNITS = "tests/search/test_unstable_units.py"
@@ -2203,6 +2212,55 @@ BREAKS = [
         "if False:",
         RUN_CERTIFIED,
     ),
+    Break("explainers/samples/concatenation.py", "return torch.cat(list(values))", "return values[0]", JOINED),
+    Break("explainers/samples/concatenation.py", "if any(own and n > 1 for", "if any(own and n < 0 for", JOINED),
+    Break(
+        "explainers/samples/concatenation.py",
+        "len(part.mask) == 1 and torch.equal(part.mask, first)",
+        "len(part.mask) == 1",
+        JOINED,
+    ),
+    Break(
+        "explainers/samples/concatenation.py",
+        '"the model with the hash": lambda e: e.model_hash',
+        '"": lambda e: ""',
+        JOINED,
+    ),
+    Break("explainers/samples/concatenation.py", "(o.certified, o.rigorous, ", "(o.certified, ", JOINED),
+    Break("explainers/samples/sample_choice.py", "if len(entries) != count:", "if len(entries) < 0:", INDEXED),
+    Break(
+        "explainers/explanation.py", "ball_of_samples(self.made_from[1], which, self.x)", "self.made_from[1]", INDEXED
+    ),
+    Break(
+        "explainers/samples/explanation_frame.py",
+        "sizes = scores.double().abs() if signed",
+        "sizes = scores.double() if signed",
+        FRAME,
+    ),
+    Break("explainers/samples/explanation_frame.py", "in enumerate(counts) if count}", "in enumerate(counts)}", FRAME),
+    Break(
+        "explainers/batching.py",
+        "torch.Generator(self.x.device).manual_seed(self.generator.initial_seed())",
+        "self.generator",
+        DRAWS,
+    ),
+    Break(
+        "explainers/methods/empirical.py",
+        "task.sample(self.samples)",
+        "family.sample(self.samples, task.generator)",
+        DRAWS,
+    ),
+    Break("explainers/methods/greedy.py", "0, -1), task.seeded()", "0, -1), task.generator", DRAWS),
+    Break(
+        "explainers/samples/clamped_inputs.py", "x.clamp(*self.explainer.ball.limits(x))", "x.clamp(0.0, 1.0)", CAPTUM
+    ),
+    Break("bench/compare.py", "if not any(_applies(metric, attributor)", "if not any(True", COMPARED),
+    Break("bench/table_text.py", 'r"(?<![\\de])-(?=\\d)"', 'r"-(?=\\d)"', LATEX),
+    Break("storage/exported_tables.py", 'safe.startswith(("[", "*"))', "False", LATEX),
+    Break("inputs/loader_samples.py", "if isinstance(loader.sampler, RandomSampler):", "if False:", LOADERS),
+    Break("inputs/loader_samples.py", "len(batch) in (1, 2)", "len(batch) > 0", LOADERS),
+    Break("metrics/function_metric.py", "if values.shape != case.target.shape:", "if False:", FUNCTION),
+    Break("metrics/function_metric.py", '"higher_is_better", self.higher)', '"higher_is_better", True)', FUNCTION),
 ]
 
 

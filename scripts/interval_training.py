@@ -13,7 +13,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 _ATTACK_STEPS = 2
-_ATTACK_STEP = 0.75  # of the radius
+_ATTACK_STEP = 0.75  # share of the radius in one step
 
 
 def mixed_loss(model: nn.Sequential, images: Tensor, labels: Tensor, eps: float, share: float) -> Tensor:

@@ -28,7 +28,7 @@ from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.opaque import opaque_node
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import SampleSource, Target
 from proofmap.inputs.ball import Ball
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_number
@@ -125,7 +125,7 @@ class Answer:
 
 def explain(
     model: Network,
-    x: Samples,
+    x: SampleSource,
     *,
     target: Target = None,
     groups: grouping.Groups = None,

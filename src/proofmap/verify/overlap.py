@@ -27,7 +27,7 @@ from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.rewrite.fold import has_extreme_weights
 from proofmap.graph.rewrite.probability_head import decision_margin, saturation_margin
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import SampleSource, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import largest_below, round_up
@@ -164,7 +164,7 @@ class OverlapSettings:
 
 def overlap(
     model: Network,
-    x: Samples,
+    x: SampleSource,
     ball: Ball,
     *,
     groups: grouping.Groups = None,

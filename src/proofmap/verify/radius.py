@@ -21,7 +21,7 @@ from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.opaque import differentiable
 from proofmap.graph.rewrite.probability_head import scores
 from proofmap.graph.torch import eager, uncompiled
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import SampleSource, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import inner_family, round_into_box, round_up
@@ -79,7 +79,7 @@ class Radius:
 
 def radius(
     model: Network,
-    x: Samples,
+    x: SampleSource,
     *,
     norm: float = inf,
     domain: tuple[float | Tensor, float | Tensor] | None = None,
@@ -113,7 +113,7 @@ def radius(
 
 def certified_radius(
     model: Network,
-    x: Samples,
+    x: SampleSource,
     *,
     norm: float = inf,
     domain: tuple[float | Tensor, float | Tensor] | None = None,
@@ -253,7 +253,7 @@ class _RadiusSearch:
     def of(
         cls,
         model: Network,
-        x: Samples,
+        x: SampleSource,
         ball: Ball,
         bounds: Method | None,
         target: Target,
