@@ -132,7 +132,7 @@ class Explainer(ABC):
 
     def _stated(self) -> dict[str, str]:
         """Return the model, the ball in words, and the settings that differ from their defaults."""
-        own = {} if self.ball is None else settings_to_json({"ball": self.ball}, _MAX_RECORDED_ENTRIES)
+        own = {} if self.ball is None else settings_to_json({"ball": self.ball}, MAX_RECORDED_ENTRIES)
         ball = around(own, count=0) if own else "each sample's own proven ε"
         defaults = {one.name: one.default for one in fields(self)}
         names = [name for name in self._setting_names() if name not in ("model", "ball", *COSTS)]

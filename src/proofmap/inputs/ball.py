@@ -24,8 +24,8 @@ class Ball:
 
     eps: a number, or a text such as "2/255"; a 1-D tensor with one radius per sample; for p = inf also any tensor that
         broadcasts to x, one radius per variable ((1, d) if d is also the number of samples); "auto": an explainer
-        chooses the radius. A list is refused, because it may also mean several balls: `torch.tensor(radii)` states one
-        radius per sample, and `pm.curve(model, x, radii)` bounds the overlap at each radius.
+        chooses the radius. A list is refused, because it may also mean several balls: a tensor states one radius per
+        sample, and `pm.curve(model, x, radii)` bounds the overlap at each radius.
     norm: 1, 2 or inf.
     domain: (low, high), each a number, a 1-D tensor with one value per channel, or a tensor that broadcasts to a sample
         or to x; infinite where there is no limit. None: no limits at all. A `pm.Domain`: the limits of a table's

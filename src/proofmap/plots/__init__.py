@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["COLUMN_WIDTHS", "paper"]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """Load a public name with matplotlib, which takes a while, on its first use."""
     if name not in __all__:

@@ -56,9 +56,9 @@ class OverlapCurve:
 
     The balls are nested, so AO grows with ε, and both bounds are made to grow with it: an upper bound also holds for
     every smaller ball, and a point in a ball also lies in every larger one. `upper` is below 0 up to the certified
-    radius, `radius.proven`.
+    radius.
 
-    `len(curve)` is the number of samples, and `curve[k]` is the curve of one of them.
+    The length of a curve is the number of samples. An index gives the curve of one of them.
 
     >>> found = pm.curve(model, x[:1], [0.01, 0.05, 0.1], domain=(0.0, 1.0), steps=4)
     >>> bool((found.lower <= found.upper).all()), found.upper[0] < 0
