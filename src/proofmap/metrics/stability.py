@@ -40,7 +40,7 @@ class Stability(Metric[Explain]):
 
     norm: p = 1, 2 or inf. half, domain: limits of z, as in `pm.Ball`. relative: divide by ||φ(x)||_2.
 
-        paper    norm 2, max (its theorem: at most 4L(ε + radius) for EVA and an L-Lipschitz model)
+        paper    norm 2, max. With exact overlaps and L-Lipschitz logits, at most 4 L radius √d for maps of d variables
         quantus  MaxSensitivity: norm inf, relative, max; Quantus has radius 0.2 and 200 samples
         xplique  AverageStability: norm inf, half "+", mean; Xplique has radius 0.1, and equal noise for all samples
 
