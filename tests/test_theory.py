@@ -161,7 +161,7 @@ def test_one_hot_blocks_move_with_their_row() -> None:
 
 
 def test_the_factor_four_is_needed() -> None:
-    """M = 2 L max(-x, x - ε) for increases of x alone: AO(B) rises by 2 L r while M(x), its frozen part, falls by it."""
+    """M = 2 L max(-x, x - ε), and x may only grow: AO(B) rises by 2 L r while AO(B_u) = M(x) falls by as much."""
     eps, r = 0.5, 0.1
     model = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2)).double()
     first, last = model[0], model[2]
@@ -209,7 +209,7 @@ def test_a_score_jumps_where_the_class_changes() -> None:
 
 
 def test_bounds_may_jump() -> None:
-    """The lower line of relu has the slope 1 or 0, whichever is tighter. At x = 0 the bound jumps, the overlap does not."""
+    """The lower line of relu has the slope 1 or 0, whichever is tighter: at x = 0 the bound jumps, not the overlap."""
     model = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 2)).double()
     first, last = model[0], model[2]
     assert isinstance(first, nn.Linear)
@@ -265,7 +265,7 @@ def test_worst_points_of_both_kinds_are_tested() -> None:
 
 
 def test_a_group_that_one_of_several_worst_points_leaves_scores_zero() -> None:
-    """Rivals x_0 and x_1: each worst point may leave the other variable, and both score 0. With x_0 twice, it is needed."""
+    """With rivals x_0 and x_1, a worst point may leave either variable: both score 0. Then all need x_0."""
     x = torch.zeros(1, 2, dtype=torch.float64)
     either = affine(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), torch.tensor([1.0, 0.0, 0.0]))
     assert scores(either, x, pm.Ball(0.5)).tolist() == [[0.0, 0.0]]
@@ -359,8 +359,10 @@ def test_the_map_is_optimal_for_robustness_sr_from_step_u(seed: int, norm: float
 
 def test_the_cases_of_theorem_5_say_something_and_some_say_nothing() -> None:
     """|u| is 1 in ℓ1 and less than the number of variables elsewhere, because one is not read."""
-    steps = {norm: {len(case.moved(case.distance(ALL))) for s, n in CASES if n == norm for case in [Adversary(s, n)]}
-             for norm in DUAL}
+    steps = {
+        norm: {len(case.moved(case.distance(ALL))) for s, n in CASES if n == norm for case in [Adversary(s, n)]}
+        for norm in DUAL
+    }
     assert steps[1.0] == {1}
     assert all(0 < step < COUNT for step in steps[2.0] | steps[inf])
 
@@ -375,9 +377,10 @@ def test_theorem_5_says_nothing_if_all_variables_move() -> None:
     found = scores(model, x, pm.Ball(1.0))[0]
     assert float(pm.overlap(model, x, pm.Ball(1.0), rigorous=False).full) == 0
     assert found.tolist() == [1.0, 0.5]
-    alone = [pm.Ball(torch.tensor([[eps, 0.0]])) for eps in (1.11, 1.15)], [
-        pm.Ball(torch.tensor([[0.0, eps]])) for eps in (1.11, 1.12)
-    ]
+    alone = (
+        [pm.Ball(torch.tensor([[eps, 0.0]])) for eps in (1.11, 1.15)],
+        [pm.Ball(torch.tensor([[0.0, eps]])) for eps in (1.11, 1.12)],
+    )
     over = [[float(pm.overlap(model, x, ball, rigorous=False).full) for ball in balls] for balls in alone]
     assert over[0][0] < 0 < over[0][1]  # d_1 of the map is 4 / 3.5
     assert over[1][0] < 0 < over[1][1]  # the other variable's is 10 / 9

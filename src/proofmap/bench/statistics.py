@@ -165,7 +165,7 @@ def tabulate(
     paper: Mapping[str, Mapping[str, float]] | None = None,
     seed: int = 0,
 ) -> Table:
-    """Create the table of values[method][metric] (N,), NaN for samples without a value. seed: of bootstrap intervals."""
+    """Create the table of values[method][metric] (N,), NaN for samples without a value. seed: of the bootstrap."""
     marked = {column.name: _marked(column, values) for column in columns}
     rows: dict[str, dict[str, Cell]] = {method: {} for method in values}
     for method, metrics in values.items():

@@ -101,7 +101,7 @@ def _heads(table: Table) -> list[str]:
 
 
 def _rows(table: Table, marks: Mapping[Mark, str]) -> list[tuple[str, list[str]]]:
-    """Return the methods with their cells. A method with fewer samples than others has their number and its interval."""
+    """Return the methods with their cells. One with fewer samples than others states them and its interval."""
     rows = []
     for method, cells in table.rows.items():
         took = table.seconds[method]

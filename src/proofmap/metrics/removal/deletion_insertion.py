@@ -90,9 +90,9 @@ class Curve(Metric[Samples]):
 
     def __post_init__(self) -> None:
         """Refuse invalid settings. A baseline without noise needs one draw."""
-        if self.baseline is not None and not isinstance(self.baseline, Uniform) and vars(self)["draws"] is None:
-            object.__setattr__(self, "draws", 1)
         super().__post_init__()
+        if not isinstance(self.baseline, Uniform) and vars(self)["draws"] is None:
+            object.__setattr__(self, "draws", 1)
 
     def __init_subclass__(cls, fill: Mean | Blur | None = None) -> None:
         """With `fill`, the class is its parent with the paper's preset and this baseline, under a name of its own."""
