@@ -1848,6 +1848,7 @@ BREAKS = [
     Break("benchmarks/trials/picture_grids.py", "and bool(known[quarter, k])", "and bool(known[0, k])", GRIDS),
     Break("benchmarks/trials/picture_grids.py", "known &= classes !=", "known |= classes ==", GRIDS),
     Break("bench/significance.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
+    Break("proof/make_certificate.py", "if not bends:", "if False:", TIED),
     Break("bench/marks.py", "if p <= _LEVEL", "if p <= 0.5", MARKS),
     Break("bench/marks.py", "np.arange(len(p), 0, -1)", "1.0", MARKS),
     Break("bench/marks.py", "np.maximum.accumulate(scaled)", "scaled", MARKS),

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from proofmap.bench.statistics import Column, Table, Values, interval, tabulate
+from proofmap.bench.marks import Values
+from proofmap.bench.statistics import Column, Table, interval, tabulate
 from proofmap.errors import InputError
 
 LOW = Column("deletion", "Deletion", higher=False)

@@ -23,10 +23,11 @@ from torch import nn
 from proofmap.bench.benchmark_file import MethodEntry, Spec
 from proofmap.bench.benchmark_images import pictures
 from proofmap.bench.compare import columns
+from proofmap.bench.marks import Values
 from proofmap.bench.mean_ranks import with_ranks
 from proofmap.bench.measurement import ComparisonTask, MethodJob, machine_of
 from proofmap.bench.significance import against, claim
-from proofmap.bench.statistics import Column, Table, Values, tabulate
+from proofmap.bench.statistics import Column, Table, tabulate
 from proofmap.errors import InputError
 from proofmap.graph import trace
 from proofmap.metrics import METRICS, Metric

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proofmap.bench.statistics import Column, Table, Values, tabulate
+from proofmap.bench.marks import Values
+from proofmap.bench.statistics import Column, Table, tabulate
 from proofmap.errors import InputError
 from proofmap.explainers import Explainer
 from proofmap.explainers.adapt import AnyMethod, as_attributor, name_of_method

@@ -13,8 +13,9 @@ import numpy as np
 from proofmap.bench.benchmark_file import MethodEntry, Spec, slug
 from proofmap.bench.benchmark_run import write_table
 from proofmap.bench.compare import column
+from proofmap.bench.marks import Values
 from proofmap.bench.mean_ranks import with_ranks
-from proofmap.bench.statistics import Column, Table, Values, tabulate
+from proofmap.bench.statistics import Column, Table, tabulate
 from proofmap.errors import FileError
 from proofmap.metrics import METRICS
 from proofmap.sources.preparation import ZOO

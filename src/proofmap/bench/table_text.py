@@ -8,7 +8,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proofmap.bench.statistics import Cell, Mark, Table
+    from proofmap.bench.marks import Mark
+    from proofmap.bench.statistics import Cell, Table
 
 MARKDOWN_LEGEND = (
     "Bold: the best mean; ≈: not significantly different from the best; underlined: the best of the other means; "

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 from proofmap.bench.compare import column
+from proofmap.bench.marks import Mark
 from proofmap.bench.mean_ranks import MEAN_RANK
-from proofmap.bench.statistics import CSV_COLUMNS, Cell, Column, Mark, Table
+from proofmap.bench.statistics import CSV_COLUMNS, Cell, Column, Table
 from proofmap.errors import FileError
 from proofmap.metrics import METRICS
 from proofmap.sources.limited_reads import read_text
