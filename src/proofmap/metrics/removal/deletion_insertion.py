@@ -38,7 +38,7 @@ Steps: TypeAlias = int | Literal["all"]
 Area: TypeAlias = Literal["mean", "sum"]
 
 
-_NOISE_DRAWS = 8  # of a random baseline: they divide the standard deviation that comes from its noise by 2.8
+_NOISE_DRAWS = 8  # independent draws of a random baseline; the noise of a value falls with the root of their number
 _PRESET_SETTINGS = ("baseline", "steps", "score", "area", "groups", "draws")
 _PRESETS = table(
     *_PRESET_SETTINGS,
