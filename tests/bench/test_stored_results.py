@@ -15,29 +15,11 @@ from proofmap.bench import benchmark_run
 from proofmap.bench.benchmark_file import Spec, read
 from proofmap.bench.stored_results import stored_table
 from proofmap.errors import FileError
+from tests.bench.test_benchmark_run import SMALL
 from tests.pages import ROOT
 
-TEXT = """
-title = "Small"
-data = "mnist"
-count = 6
-model = "mnist_mlp"
-metrics = ["deletion", "sparseness"]
-against = ["Saliency"]
-ranks = ["deletion", "sparseness"]
-
-[[method]]
-label = "Saliency"
-name = "saliency"
-paper = { deletion = 0.193 }
-
-[[method]]
-label = "EVA"
-name = "eva"
-eps = 0.01
-groups = "grid:4"
-count = 3
-"""
+TEXT = f'against = ["Saliency"]\nranks = ["deletion", "insertion"]\n{SMALL}'
+COUNT = 4  # samples of EVA
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +36,7 @@ def test_the_table_is_that_of_the_run(measured: tuple[Spec, Path], tmp_path: Pat
     shutil.copytree(out, tmp_path / "out", ignore=shutil.ignore_patterns("maps-*", "table.*", "against.md"))
     table = stored_table(spec, tmp_path / "out")
     assert table.data == "mnist"
-    assert np.isnan(table.values["EVA"]["deletion"]).sum() == len(table.values["Saliency"]["deletion"]) - 3
+    assert np.isnan(table.values["EVA"]["deletion"]).sum() == len(table.values["Saliency"]["deletion"]) - COUNT
     for name in ("table.md", "against.md"):
         assert (tmp_path / "out" / name).read_text() == (out / name).read_text()
     assert (tmp_path / "out" / "table.png").exists()
@@ -69,7 +51,7 @@ def test_a_note_states_settings_in_which_rows_differ(measured: tuple[Spec, Path]
     text = (tmp_path / "out" / "table.md").read_text()
     assert "Rows of Deletion differ: draws 8 (Saliency), draws 1 (EVA)." in text
     assert "draws" not in table.columns[0].settings
-    assert "Rows of Sparseness differ" not in text
+    assert "Rows of Insertion differ" not in text
 
 
 def test_a_row_that_is_not_stored_is_named(measured: tuple[Spec, Path], tmp_path: Path) -> None:
@@ -102,7 +84,7 @@ def test_old_values_are_measured_again(
     old = tmp_path / "values" / "small" / "saliency"
     (old / "deletion.json").write_text(json.dumps({**json.loads((old / "deletion.json").read_text()), "draws": 1}))
     np.save(old / "deletion.npy", np.zeros(16))
-    np.save(old / "sparseness.npy", np.full(16, 0.25))
+    np.save(old / "insertion.npy", np.full(16, 0.25))
     (old / "seconds.json").write_text("42.0")
     run = benchmark_run.run
     monkeypatch.setattr("proofmap.bench.benchmark_file.read", lambda name: spec)
@@ -113,6 +95,18 @@ def test_old_values_are_measured_again(
     results.measure("small", tmp_path / "out", None, "cpu")
     np.testing.assert_array_equal(np.load(old / "deletion.npy"), np.load(out / "saliency" / "deletion.npy"))
     assert json.loads((old / "deletion.json").read_text())["draws"] == 8
-    assert np.load(old / "sparseness.npy").tolist() == [0.25] * 16
+    assert np.load(old / "insertion.npy").tolist() == [0.25] * 16
     assert (old / "seconds.json").read_text() == "42.0"
     assert not list((tmp_path / "values").rglob("maps-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["table1-cifar10", "table1-imagenet", "table1-mnist"])
+def test_the_page_contains_the_tables_of_the_stored_values(name: str, tmp_path: Path) -> None:
+    """`scripts/results.py OUT --stored` changes nothing: no figure of these tables is typed by hand."""
+    shutil.copytree(ROOT / "docs" / "results" / "values" / name, tmp_path / name)
+    stored_table(read(name), tmp_path / name)
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    for part in ("table.md", "against.md"):
+        if (tmp_path / name / part).exists():
+            assert f"<!-- {name}/{part} -->\n\n{(tmp_path / name / part).read_text()}\n<!-- end -->" in page
