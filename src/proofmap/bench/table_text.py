@@ -42,8 +42,9 @@ _MARKDOWN: Mapping[Mark, str] = {
 _HTML: Mapping[Mark, str] = {**_MARKDOWN, "best": "<b>{}</b>{}"}
 _LATEX: Mapping[Mark, str] = {
     "best": r"\textbf{{{}}}{}",
-    "second": r"\underline{{{}}}{}",
     "tied": r"{} $\approx${}",
+    "second": r"\underline{{{}}}{}",
+    "tied second": r"\underline{{{}}} $\approx${}",
     "": "{}{}",
 }
 
