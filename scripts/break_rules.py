@@ -121,7 +121,7 @@ TABLE, MARKS, STORED = (
     "tests/bench/test_marks.py",
     "tests/bench/test_stored_results.py",
 )
-COMPARED, DRAWN = "tests/bench/test_compare.py", "tests/metrics/removal/test_deletion_insertion.py"
+DRAWN = "tests/metrics/removal/test_deletion_insertion.py"
 DOSSIER = "tests/dossier/test_dossier.py"
 EVIDENCE = "tests/dossier/test_evidence.py"
 TRUTH = "tests/ground_truth/test_truth_metrics.py"
