@@ -16,7 +16,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from scipy import stats
 
-from proofmap.bench.statistics import Column, Table, Values, interval, tabulate
+from proofmap.bench.marks import Values
+from proofmap.bench.statistics import Column, Table, interval, tabulate
 from proofmap.errors import InputError
 
 LOW = Column("deletion", "Deletion", higher=False)
