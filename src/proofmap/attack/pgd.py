@@ -69,9 +69,13 @@ def run_pgd_starts(
     """Run PGD from x itself, then from points drawn from B; yield (the largest value (N,), its δ) for each start."""
     for k in range(restarts):
         start = family.sample(1, generator)[0] if k else torch.zeros_like(family.x)
-        with full_precision(family.x.device), torch.no_grad():
-            met = run_pgd(value, family, start, [1 - k / steps for k in range(steps)])
-        yield met
+        yield run_pgd_from(value, family, start, steps)
+
+
+def run_pgd_from(value: Objective, family: Family, start: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """Run PGD from one point of each ball, with steps that become smaller. Return (the largest value (N,), its δ)."""
+    with full_precision(family.x.device), torch.no_grad():
+        return run_pgd(value, family, start, [1 - k / steps for k in range(steps)])
 
 
 def adversaries(

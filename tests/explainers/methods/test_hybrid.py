@@ -17,6 +17,7 @@ from proofmap.explainers import EmpiricalEVA, HybridEVA
 from proofmap.explainers.methods.enclosure import overlap_of_boxes
 from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.verify.overlap import OverlapSettings, family_overlap
+from tests.explainers.making import draw
 from tests.models import Apply, Inverted, Residual
 from tests.peak import with_peak
 
@@ -82,7 +83,7 @@ def members(x: Tensor, mask: Tensor, seed: int) -> list[Tensor]:
     """x + δ for the samples of every member, (S, n, *shape)."""
     family = BALL.at(x, mask)
     assert family.mask is not None
-    delta = family.sample(SAMPLES, torch.Generator().manual_seed(seed))
+    delta = draw(family, SAMPLES, seed)
     return [x + delta] + [torch.where(family.mask == u, x, x + delta) for u in range(family.groups)]
 
 

@@ -80,12 +80,12 @@ class Greedy(Explainer):
         present.scatter_(1, mask.flatten(1), True)
         weight = torch.zeros(samples, count, dtype=torch.float64, device=task.x.device)
         when = torch.full_like(weight, -1.0)  # steps left when a group is chosen; -1: absent
-        steps = range(ceil(count / stride), 0, -1)
+        steps, generator = range(ceil(count / stride), 0, -1), task.seeded()
         for left in steps:
             report(1 - left / len(steps), f"step {len(steps) - left + 1} of {len(steps)}")
             open_ = present & (when < 0)
-            drawn = torch.rand(samples, self.subsets, count, generator=task.generator, device=task.x.device) < 0.5
-            moving = (drawn & open_[:, None]) | (present & ~open_)[:, None]  # (n, M, G) S ∪ v
+            drawn = torch.rand(self.subsets, count, generator=generator, device=task.x.device) < 0.5  # for all samples
+            moving = (drawn[None] & open_[:, None]) | (present & ~open_)[:, None]  # (n, M, G) S ∪ v
             value = torch.cat(list(self._values(task, family, mask, moving))).view(samples, self.subsets)
             fitted = regress(moving & open_[:, None], value)
             best = fitted.masked_fill(~open_, -torch.inf).argsort(dim=1, descending=True, stable=True)[:, :stride]

@@ -31,8 +31,9 @@ def load(path: str | os.PathLike[str]) -> Graph:
     """Return the graph of an ONNX file (opset 7 or newer, float32 or float64) with one input and one output.
 
     External weights are read if they are in the folder of `path`. The number of samples may differ afterwards, even if
-    the file fixes it. Operations without a rule are in one opaque node, which onnxruntime computes: `bounded` says
-    whether there is one. If onnxruntime is installed and can run the file, its logits are compared with the graph's.
+    the file fixes it. Operations without a rule are in one opaque node, which onnxruntime computes. Bounds
+    refuse it with UnsupportedError. If onnxruntime is installed and can run the file, its logits are compared with the
+    graph's.
 
     A file that computes in float16 or bfloat16 is read as the float32 network with the same weights, with a warning.
     Nothing is stated about float16 or bfloat16 arithmetic.

@@ -30,8 +30,8 @@ from proofmap.runtime.precision import full_precision
 def trace(model: nn.Module, x: Tensor) -> Graph:
     """Return the graph of `model` for inputs like x (N, *shape), in evaluation mode; N may differ afterwards.
 
-    Operations without a rule are in one opaque node, which the module itself computes: `bounded` says whether there is
-    one. The graph is checked: it agrees with the model at x and at a point drawn around it.
+    Operations without a rule are in one opaque node, which the module itself computes. Bounds refuse it with
+    UnsupportedError. The graph is checked: it agrees with the model at x and at a point drawn around it.
 
     A module with float16 or bfloat16 weights is read as the float32 module with the same weights, with a warning.
     Nothing is stated about float16 or bfloat16 arithmetic.
