@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import proofmap as pm
+from proofmap.sources import Model, Preparation
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 BALL = pm.Ball(0.05, domain=(0.0, 1.0))
@@ -75,3 +76,9 @@ def test_float64_beside_float16_is_refused() -> None:
     model = nn.Sequential(nn.Linear(4, 4).half(), nn.Linear(4, 3).double())
     with pytest.raises(pm.ModelError, match=r"'0.weight' is torch.float16, expected float32 or float64"):
         pm.trace(model, torch.rand(1, 4))
+
+
+def test_commands_warn_too() -> None:
+    with pytest.warns(pm.ProofmapWarning, match="float32 network"):
+        graph = Model("half", network(torch.float16), Preparation()).graph(torch.rand(1, 1, 4, 4))
+    assert graph.dtype == torch.float32

@@ -14,6 +14,9 @@ from torch import Tensor
 
 from proofmap.graph.opaque import OpaqueFunction
 
+# Operators of quantisation. onnxruntime's optimisation merges their steps, which changes values by whole steps.
+_QUANTISING = (b"QuantizeLinear", b"DequantizeLinear", b"QLinear", b"MatMulInteger", b"ConvInteger")
+
 
 @dataclass(frozen=True, eq=False)
 class RuntimeSession(OpaqueFunction):
@@ -28,7 +31,7 @@ class RuntimeSession(OpaqueFunction):
 
     @cached_property
     def _session(self) -> Any:
-        return start_session(self.content)
+        return start_session(self.content, optimised=not any(op in self.content for op in _QUANTISING))
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit the session: it is started again in the process that gets the graph."""
@@ -65,10 +68,10 @@ def _sample_rows(value: Tensor, fed: int, wanted: int) -> Tensor:
     return rows[:wanted] if len(rows) == fed else rows
 
 
-def start_session(content: bytes, *, plain: bool = False) -> Any:
+def start_session(content: bytes, *, plain: bool = False, optimised: bool = True) -> Any:
     """Start a silent onnxruntime session that does not spin while it waits.
 
-    plain: run every operation as in the file, without optimisation, on one thread. For few runs.
+    optimised: False runs every operation as in the file. plain: the same on one thread, for few runs.
     """
     import onnxruntime
 
@@ -78,5 +81,6 @@ def start_session(content: bytes, *, plain: bool = False) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if plain:
         options.enable_cpu_mem_arena = False
+    if plain or not optimised:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

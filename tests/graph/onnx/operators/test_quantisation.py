@@ -183,6 +183,23 @@ def test_several_scales_of_a_computed_value_have_no_rule(
         pm.overlap(graph, torch.rand(1, 2), BALL)
 
 
+def test_parts_without_a_rule_run_as_the_file_is_written(tmp_path: Path) -> None:
+    """onnxruntime's optimisation would merge both pairs, whose limits differ."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "low"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "low"], ["h"]),
+        helper.make_node("QuantizeLinear", ["h", "s", "high"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "s", "high"], ["k"]),
+        helper.make_node("Sin", ["k"], ["y"]),
+    ]
+    model = single(nodes, {"s": np.float32(0.25), "low": np.int8(-5), "high": np.int8(60)}, (3,), 21)
+    onnx.save(model, tmp_path / "single.onnx")
+    graph, x = pm.load(tmp_path / "single.onnx"), torch.tensor([[0.3, -0.9, 60.0]])
+    assert any(node.op == "foreign" for node in graph.nodes)
+    (expected,) = start_session(model.SerializeToString(), plain=True).run(None, {"x": x.numpy()})
+    assert torch.equal(graph(x), torch.from_numpy(expected))
+
+
 def test_matrix_products_of_whole_numbers(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     nodes = [
