@@ -44,6 +44,13 @@ def test_a_file_in_float16_is_read_in_float32(tmp_path: Path) -> None:
     assert graph.file is None  # the file does not compute this graph
 
 
+def test_as_an_error_the_warning_stays_a_warning(tmp_path: Path) -> None:
+    """A file in float16 is not a damaged file."""
+    file = write(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], HALF)
+    with pytest.raises(pm.ProofmapWarning, match="computes in float16"):  # warnings are errors in these tests
+        pm.load(file)
+
+
 def test_float16_between_casts_is_read_in_float32(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Cast", ["x"], ["half"], to=HALF),

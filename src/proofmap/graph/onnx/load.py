@@ -11,7 +11,7 @@ import torch
 from onnx import ModelProto, inliner
 from torch import Tensor
 
-from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
+from proofmap.errors import FileError, ModelError, ProofmapError, ProofmapWarning, UnsupportedError, first_line
 from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.ir import Graph, ModelFile
 from proofmap.graph.onnx.file import parse_with_hash
@@ -53,7 +53,7 @@ def load(path: str | os.PathLike[str]) -> Graph:
         if sha256 is None or single is not None:  # a converted file does not compute this graph
             return graph
         return replace(graph, file=ModelFile(path, sha256=sha256))
-    except (ProofmapError, MemoryError):
+    except (ProofmapError, ProofmapWarning, MemoryError):
         raise
     except Exception as error:  # a damaged file may fail anywhere
         raise FileError(f"{path} is not a sound ONNX file: {first_line(error)}") from error
