@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.errors import InputError
+from proofmap.graph.embedding_positions import check_no_positions
 from proofmap.graph.ir import Graph
 from proofmap.inputs.array_types import Samples, frame_numbers, is_frame, to_tensor
 from proofmap.inputs.ball import check_input
@@ -42,6 +43,8 @@ def as_samples(x: Samples, model: Any) -> Tensor:
             f"x is {type(x).__name__}, expected a float32 or float64 tensor, or a numpy array of floats: use "
             "torch.as_tensor(x).float()"
         )
+    if isinstance(model, nn.Module):
+        check_no_positions(model, x)
     check_input(x)
     return x
 

@@ -16,10 +16,12 @@ from torch.nn.parameter import is_lazy
 
 from proofmap.errors import InputError, ModelError, UnsupportedError
 from proofmap.graph.builder.graph_builder import MixedSamplesError
+from proofmap.graph.embedding_positions import check_no_positions
 from proofmap.graph.ir import Graph
 from proofmap.graph.torch.compiled import eager, uncompiled
 from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, ExportError, export
 from proofmap.graph.torch.model_agreement import check
+from proofmap.graph.torch.module_call import one_tensor_in_and_out
 from proofmap.graph.torch.opaque_part import ExportedModel, run_as_is
 from proofmap.graph.torch.read import read
 from proofmap.graph.torch.training_mode import check_mode
@@ -46,6 +48,10 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
         model = copy.deepcopy(model)
     dtype, device = _check_tensors(model, x)
     probe = x[:1].detach().to(device, dtype)
+    if not isinstance(model, torch.jit.ScriptModule):
+        with uncompiled(), _restored(model):
+            found = one_tensor_in_and_out(model, probe)
+        model = found
     with uncompiled(), _restored(model):
         check_mode(model, probe)
     with uncompiled(), _restored(model), torch.no_grad():
@@ -88,21 +94,14 @@ def _accepts(model: nn.Module, x: Tensor) -> bool:
 
 
 def _check_layers_and_input(model: nn.Module, x: Tensor) -> None:
-    """Raise if the model has quantised layers, or if x holds integer indices into an embedding table."""
+    """Raise if the model has quantised layers, or if x holds positions in an embedding table."""
     for name, part in model.named_modules():
         if ".quantized." in f"{type(part).__module__}.":
             raise ModelError(
                 f"the model's {name!r} is the quantised layer {type(part).__module__}.{type(part).__qualname__}, which "
                 "computes in whole numbers, expected float layers: explain the model as it was before quantisation"
             )
-    tables = (name for name, part in model.named_modules() if isinstance(part, nn.Embedding | nn.EmbeddingBag))
-    name = None if x.is_floating_point() else next(tables, None)
-    if name is not None:
-        raise InputError(
-            f"got x of type {x.dtype}, the positions of rows in {name!r}, expected floats: a position cannot move by a "
-            "little, but its row can: explain the network behind the table at the rows, as in "
-            f"pm.EVA(behind, ball).explain(model.get_submodule({name!r})(x))"
-        )
+    check_no_positions(model, x)
 
 
 def _read_module(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
