@@ -17,6 +17,7 @@ from torch import Tensor
 from proofmap.errors import FileError, ProofmapError, first_line
 from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.consistency import BOUNDS, LOWER, SEARCHED, check_explanation, json_copy
+from proofmap.explainers.explained_inputs import each_input, input_roles
 from proofmap.explainers.explanation_file import check_names, read, write
 from proofmap.explainers.origin import Origin
 from proofmap.explainers.proven_scores import ProvenScores, tied
@@ -144,6 +145,20 @@ class Explanation:
         bounds = {f"{side}.{name}": tensor for side, overlap in sides for name, tensor in _tensors(overlap).items()}
         errors = {} if self.errors is None else {_ERRORS: self.errors}
         return {name: getattr(self, name) for name in _STORED_TENSORS} | errors | bounds
+
+    @property
+    def inputs(self) -> tuple[Explanation, ...]:
+        """The explanation of each input of a model with several: x, maps and groups in the input's own shape.
+
+        The bounds of the decision are those of the whole ball. Integer inputs, which stay fixed, have no explanation.
+        For a model with one input, this is the explanation itself.
+        """
+        return each_input(self)
+
+    @property
+    def input_roles(self) -> dict[str, str]:
+        """The role of each of several inputs by its name: "moves", "fixed", or "constant" for integers."""
+        return input_roles(self.settings)
 
     @property
     def proven(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 from proofmap.errors import InputError
 
 Samples: TypeAlias = Tensor | NDArray[Any]  # (N, *shape); also attributions of that shape
+Inputs: TypeAlias = Samples | tuple[Samples, ...] | Mapping[str, Samples]  # one input, or one for each argument
 Target: TypeAlias = int | Tensor | NDArray[Any] | None  # a class, or one for each sample
 
 

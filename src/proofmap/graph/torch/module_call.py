@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, fx, nn
 
 from proofmap.errors import ModelError
 from proofmap.graph.embedding_positions import float_keyword
+from proofmap.inputs.several_inputs import InputPart, split_tensor
 
 _LOGITS = "logits"
 
@@ -26,16 +27,39 @@ class ModuleCall:
     """One way to call a module.
 
     keyword: the argument that takes the samples (None: the first). output: the key, field or position of the logits
-    (None: the output itself).
+    (None: the output itself). parts: several inputs, whose joined vector x is, as arguments in this order, or by
+    keyword.
     """
 
     keyword: str | None = None
     output: str | int | None = None
+    parts: tuple[InputPart, ...] = ()
+    by_keyword: bool = False
 
     def run(self, forward: Callable[..., Any], x: Tensor) -> Any:
         """Call the module at x, and return the logits."""
-        value = forward(x) if self.keyword is None else forward(**{self.keyword: x})
+        if self.parts:
+            value = self._run_parts(forward, x)
+        else:
+            value = forward(x) if self.keyword is None else forward(**{self.keyword: x})
         return value if self.output is None else _part(value, self.output)
+
+    def _run_parts(self, forward: Callable[..., Any], x: Tensor) -> Any:
+        pieces = iter(split_tensor(x, self.parts))
+        values = [
+            next(pieces)
+            if part.constant is None
+            else part.constant.to(x.device).expand(len(x), *part.constant.shape[1:])
+            for part in self.parts
+        ]
+        if self.by_keyword:
+            return forward(**{part.name: value for part, value in zip(self.parts, values, strict=True)})
+        return forward(*values)
+
+    def text(self) -> str:
+        """Return everything that the call depends on, for a hash."""
+        constants = [None if part.constant is None else part.constant.tolist() for part in self.parts]
+        return repr((self.keyword, self.output, [part.shape for part in self.parts], constants, self.by_keyword))
 
 
 def one_tensor_in_and_out(model: nn.Module, x: Tensor) -> nn.Module:
@@ -44,30 +68,38 @@ def one_tensor_in_and_out(model: nn.Module, x: Tensor) -> nn.Module:
     The model is run once, in evaluation mode; the caller restores what this changes. A model that fails at x is
     returned as it is: later checks explain the failure.
     """
-    keyword = float_keyword(model, x.ndim)
-    call = ModuleCall(keyword)
+    call = call_of(model) or ModuleCall(float_keyword(model, x.ndim))
     model.eval()
     for module in model.modules():  # forward may change a buffer in place
         module._buffers.update({name: buffer.clone() for name, buffer in module._buffers.items() if buffer is not None})
     with torch.no_grad():
         try:
-            value = call.run(model, x)
+            value = model(x) if call_of(model) else call.run(model, x)
         except Exception:  # a module may raise anything
             return model
     output = None if isinstance(value, Tensor) else _logits_of(value)
-    return model if keyword is None and output is None else called_by(model, ModuleCall(keyword, output))
+    known = output is None and (call_of(model) is not None or call.keyword is None)
+    return model if known else called_by(model, replace(call, output=output))
+
+
+def call_of(model: nn.Module) -> ModuleCall | None:
+    """Return the call of a module that `called_by` made; None for others."""
+    return model.call if isinstance(model, _Called | _CallingModule) else None
 
 
 def called_by(model: nn.Module, call: ModuleCall) -> nn.Module:
     """Return a shallow copy of the model that is called in this way."""
+    if isinstance(model, _CallingModule):
+        return _CallingModule(model.model, call)
     own = "forward" in vars(model) or isinstance(model, fx.GraphModule)  # export reads these in its own way
     if own or model._forward_hooks or model._forward_pre_hooks:  # hooks see the user's arguments
         return _CallingModule(model, call)
     kind = type(model)
     called: nn.Module = copy.copy(model)
-    called.__class__ = type(kind.__name__, (_Called, kind), {"__module__": kind.__module__})
+    if not isinstance(model, _Called):
+        called.__class__ = type(kind.__name__, (_Called, kind), {"__module__": kind.__module__})
     called.call = call  # type: ignore[assignment]
-    called.call_text = repr(call)  # type: ignore[assignment]  # a part of the hash
+    called.call_text = call.text()  # type: ignore[assignment]  # a part of the hash
     return called
 
 
@@ -87,7 +119,7 @@ class _CallingModule(nn.Module):
         super().__init__()
         self.model = model
         self.call = call
-        self.call_text = repr(call)
+        self.call_text = call.text()
 
     def forward(self, x: Tensor) -> Any:
         return self.call.run(self.model, x)
