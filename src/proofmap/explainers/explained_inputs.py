@@ -45,6 +45,28 @@ def each_input(found: Explanation) -> tuple[Explanation, ...]:
     return tuple(parts)
 
 
+def shapes_in_words(found: Explanation) -> str:
+    """Return the shape of a sample, or the names and shapes of several inputs."""
+    recorded: Any = found.settings.get(INPUTS, ())
+    parts = [f"{entry['name']} {tuple(entry['shape'])}" for entry in recorded if entry["role"] != CONSTANT]
+    return " and ".join(parts) or str(tuple(found.x.shape[1:]))
+
+
+def variable_names(found: Explanation) -> list[str] | None:
+    """Return a name for each variable of several inputs, equal for the variables of one group; None for one input."""
+    if not input_roles(found.settings):
+        return None
+    names = []
+    for part in each_input(found):
+        mask, name = part.mask[0], part.settings[INPUT]
+        sizes = torch.bincount(mask.flatten(), minlength=part.scores.shape[1]).tolist()
+        places = torch.cartesian_prod(*(torch.arange(side) for side in mask.shape)).view(mask.numel(), -1).tolist()
+        for group, place in zip(mask.flatten().tolist(), places, strict=True):
+            alone = f"{name} {', '.join(map(str, place))}"
+            names.append(alone if sizes[group] == 1 else f"{name}, group {group}" if len(sizes) > 1 else str(name))
+    return names
+
+
 def _part(found: Explanation, name: str, where: slice, shape: torch.Size) -> Explanation:
     """Return the explanation of one input: entries `where` of the joined vectors."""
     flat = found.mask[:, where]

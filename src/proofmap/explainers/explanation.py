@@ -17,7 +17,7 @@ from torch import Tensor
 from proofmap.errors import FileError, ProofmapError, first_line
 from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.consistency import BOUNDS, LOWER, SEARCHED, check_explanation, json_copy
-from proofmap.explainers.explained_inputs import each_input, input_roles
+from proofmap.explainers.explained_inputs import each_input, input_roles, shapes_in_words
 from proofmap.explainers.explanation_file import check_names, read, write
 from proofmap.explainers.origin import Origin
 from proofmap.explainers.proven_scores import ProvenScores, tied
@@ -227,7 +227,7 @@ class Explanation:
         level = f", level={self.settings['level']}" if self.guarantee == "probable" else ""
         rounding = f", {NOT_COVERED}" if self.guarantee == "certified" and not self.overlap.rigorous else ""
         return (
-            f"Explanation({count} sample{'s' * (count > 1)} of {tuple(self.x.shape[1:])}, {many}, "
+            f"Explanation({count} sample{'s' * (count > 1)} of {shapes_in_words(self)}, {many}, "
             f"method={self.method!r}, AO {relation} {ends}, guarantee={self.guarantee!r}{level}{rounding})"
         )
 
@@ -310,6 +310,8 @@ class Explanation:
 
     def plot(self, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None) -> Picture:
         """Draw a matplotlib figure, one row per sample: image, map and overlay, or the largest scores of a flat input.
+
+        For several inputs, the largest scores of all; `inputs` draws one picture of each.
 
         columns: the names of the variables of a flat input. class_names: the names of the classes. Both are numbers by
         default.

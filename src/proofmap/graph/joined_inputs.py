@@ -94,7 +94,9 @@ def join_inputs(model: Any, x: Any) -> JoinedInputs:
         if len(found) > 1:
             raise InputError(f"got inputs of different {what} ({', '.join(map(str, found))}), expected one for all")
     if isinstance(model, Graph):
-        names = [part.name for part in model.parts] if not named else list(x)
+        names = [part.name for part in model.parts] or [model.input.name]
+        if named and list(x) != names:
+            raise InputError(f"got the inputs {list(x)}, expected those of the graph in its order, {names}")
     else:
         names = list(x) if named else argument_names(model)
     names = [names[k] if k < len(names) else f"input {k}" for k in range(len(values))]

@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from proofmap.errors import InputError
+from proofmap.explainers.explained_inputs import variable_names
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.statements.proven_ranks import MAX_LARGEST, is_series, ranks, searched
 from proofmap.plots.figure_page import (
@@ -69,6 +70,7 @@ def draw(
     series = is_series(explanation)
     image = len(shape) in (2, 3) and not series
     origin = explanation.origin
+    columns = variable_names(explanation) if columns is None else columns
     if origin is not None:
         columns = origin.columns if columns is None and not image else columns
         class_names = origin.classes if class_names is None else class_names
