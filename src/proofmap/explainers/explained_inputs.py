@@ -13,6 +13,7 @@ from proofmap.explainers.upsampling import spread
 from proofmap.inputs.several_inputs import CONSTANT
 from proofmap.storage.hashing import hash_tensor
 from proofmap.storage.records import JSON
+from proofmap.text.group_places import place
 
 if TYPE_CHECKING:
     from proofmap.explainers.explanation import Explanation
@@ -58,12 +59,14 @@ def variable_names(found: Explanation) -> list[str] | None:
         return None
     names = []
     for part in each_input(found):
-        mask, name = part.mask[0], part.settings[INPUT]
-        sizes = torch.bincount(mask.flatten(), minlength=part.scores.shape[1]).tolist()
-        places = torch.cartesian_prod(*(torch.arange(side) for side in mask.shape)).view(mask.numel(), -1).tolist()
-        for group, place in zip(mask.flatten().tolist(), places, strict=True):
-            alone = f"{name} {', '.join(map(str, place))}"
-            names.append(alone if sizes[group] == 1 else f"{name}, group {group}" if len(sizes) > 1 else str(name))
+        mask, name = part.mask[0].cpu().numpy(), part.settings[INPUT]
+        groups = [place(mask == group).replace(" to ", "-") for group in range(part.scores.shape[1])]
+        if len(groups) == 1:
+            names += [str(name)] * mask.size
+        elif mask.ndim == 1:
+            names += [f"{name} {k}" for k in range(mask.size)]
+        else:
+            names += [f"{name} {groups[group]}" for group in mask.ravel()]
     return names
 
 
