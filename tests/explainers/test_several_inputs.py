@@ -73,7 +73,8 @@ def overlap_of(points: list[Tensor], tokens: Tensor | None = None) -> Tensor:
 def drawn(balls: tuple[pm.Ball | None, ...], k: int, frozen: int = -1) -> list[Tensor]:
     """Return random points and corners of the product of the balls around sample k; group `frozen` stays."""
     points, first = [], 0
-    for ball, value, grouping in zip(balls, (IMAGES, ROWS), (CELLS, pm.groups.columns()), strict=True):
+    groupings: tuple[pm.groups.Grouping, ...] = (CELLS, pm.groups.columns())
+    for ball, value, grouping in zip(balls, (IMAGES, ROWS), groupings, strict=True):
         x = value[k : k + 1]
         family = (pm.Ball(0.0) if ball is None else ball).at(x)
         delta = torch.cat([family.sample(400, torch.Generator().manual_seed(0))[:, 0], torch.zeros(400, *x.shape[1:])])

@@ -23,8 +23,8 @@ from proofmap.bounds import Method
 from proofmap.errors import InputError
 from proofmap.explainers.batching import Measured, Task, ball_of_samples, concatenate
 from proofmap.explainers.explained_ball import default_ball_with_warning
-from proofmap.explainers.explained_inputs import with_inputs
 from proofmap.explainers.explanation import Explanation, Guarantee, spread
+from proofmap.explainers.statements.explained_inputs import with_inputs
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import classes_of
 from proofmap.graph.input_tensor import as_samples
@@ -158,7 +158,7 @@ class Explainer(ABC):
         self,
         inputs: Samples,
         target: Target | list[int] = None,
-        feature_mask: Samples | tuple[Samples, ...] | None = None,
+        feature_mask: Samples | tuple[Samples | None, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> Tensor: ...
@@ -168,7 +168,7 @@ class Explainer(ABC):
         self,
         inputs: tuple[Samples, ...],
         target: Target | list[int] = None,
-        feature_mask: Samples | tuple[Samples, ...] | None = None,
+        feature_mask: Samples | tuple[Samples | None, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> tuple[Tensor, ...]: ...
@@ -178,7 +178,7 @@ class Explainer(ABC):
         self,
         inputs: Samples | tuple[Samples, ...],
         target: Target | list[int] = None,
-        feature_mask: Samples | tuple[Samples, ...] | None = None,
+        feature_mask: Samples | tuple[Samples | None, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> Tensor | tuple[Tensor, ...]:
@@ -345,7 +345,7 @@ class Explainer(ABC):
         return replace(ball, eps=radius)
 
 
-def _only(tensors: tuple[Samples, ...], what: str) -> Samples:
+def _only(tensors: tuple[Samples | None, ...], what: str) -> Samples | None:
     if len(tensors) != 1:
         raise InputError(f"got {len(tensors)} {what} for one input, expected one tensor: give all inputs as a tuple")
     return tensors[0]

@@ -17,10 +17,10 @@ from torch import Tensor
 from proofmap.errors import FileError, ProofmapError, first_line
 from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.consistency import BOUNDS, LOWER, SEARCHED, check_explanation, json_copy
-from proofmap.explainers.explained_inputs import each_input, input_roles, shapes_in_words
 from proofmap.explainers.explanation_file import check_names, read, write
 from proofmap.explainers.origin import Origin
 from proofmap.explainers.proven_scores import ProvenScores, tied
+from proofmap.explainers.statements.explained_inputs import each_input, input_roles, shapes_in_words
 from proofmap.explainers.upsampling import spread
 from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball

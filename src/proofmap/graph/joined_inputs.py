@@ -34,7 +34,7 @@ from proofmap.inputs.several_inputs import (
 class JoinedInputs:
     """A call with several inputs, or with one by keyword (then `parts` has one entry, and x is this input)."""
 
-    model: nn.Module | Graph  # of one tensor
+    model: nn.Module | Graph  # the model as a function of x
     x: Tensor  # (N, d), or (N, *shape) for one input
     values: list[Tensor]  # (N, *shape) for each input that is no constant
     parts: tuple[InputPart, ...]

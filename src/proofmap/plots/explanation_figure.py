@@ -16,8 +16,8 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from proofmap.errors import InputError
-from proofmap.explainers.explained_inputs import variable_names
 from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.statements.explained_inputs import variable_names
 from proofmap.explainers.statements.proven_ranks import MAX_LARGEST, is_series, ranks, searched
 from proofmap.plots.figure_page import (
     FIGURE_WIDTH,

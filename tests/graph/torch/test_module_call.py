@@ -226,3 +226,14 @@ def test_tokens_are_refused_with_advice_that_works() -> None:
     advice = str(caught.value).rpartition("as in ")[2]
     found = eval(advice, {"pm": pm, "model": model, "ball": BALL, "x": TOKENS})
     assert found.scores.shape == (2, 12)
+
+
+class Caching(nn.Module):
+    """A concatenation with an empty cache, which torch skips whatever its rank."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.tensor([]), x, x.relu()], dim=-1)
+
+
+def test_empty_caches_are_skipped() -> None:
+    assert torch.equal(pm.trace(Caching(), X)(X), Caching()(X))

@@ -9,9 +9,9 @@ import torch
 
 from proofmap.bounds import Method, Sharing
 from proofmap.errors import InputError
-from proofmap.explainers.explained_inputs import with_inputs
 from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Explanation, Guarantee
+from proofmap.explainers.statements.explained_inputs import with_inputs
 from proofmap.graph import as_graph
 from proofmap.graph.input_tensor import as_samples
 from proofmap.inputs.array_types import Inputs, Target

@@ -80,6 +80,6 @@ def _split(model: ModelProto, joined: str, part: InputPart, start: int) -> list[
     cut = (
         helper.make_node("Slice", [joined, *(names[what] for what in ends)], [flat])
         if newer
-        else helper.make_node("Slice", [joined], [flat], **{what: values[what] for what in ends})
+        else helper.make_node("Slice", [joined], [flat], starts=[start], ends=[stop], axes=[1])
     )
     return [cut, helper.make_node("Reshape", [flat, names["shape"]], [part.name])]

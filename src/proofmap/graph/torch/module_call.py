@@ -1,4 +1,4 @@
-"""How a module is called: which argument takes the samples, and which of its outputs are the logits.
+"""Calls of a module: the argument that takes the samples, and the output that holds the logits.
 
 Models of Hugging Face return objects with a field `logits`, and some take floats by keyword alone (`inputs_embeds`).
 The graph reader sees a module of one tensor in and one tensor out: a shallow copy of the user's, of a class with
