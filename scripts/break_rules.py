@@ -2178,6 +2178,9 @@ BREAKS = [
     Break("graph/torch/module_call.py", "if _LOGITS in tensors:", "if False:", MODULE_CALL),
     Break("graph/torch/module_call.py", "if len(tensors) == 1 and not others:", "if tensors:", MODULE_CALL),
     Break("graph/builder/slicing.py", "or tuple(x.shape) != (0,)]", "or True]", MODULE_CALL),
+    Break("graph/torch/batch_axis_tracking.py", "source, along + 1, own", "source, along, own", FOLLOWED),
+    Break("graph/torch/batch_axis_tracking.py", "if x.axis != 0 or len(shape) < 3", "if len(shape) < 3", FOLLOWED),
+    Break("graph/torch/batch_axis_tracking.py", "turn = (0, 2, 1,", "turn = (0, 1, 2,", FOLLOWED),
 ]
 
 

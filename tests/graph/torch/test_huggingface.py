@@ -16,7 +16,8 @@ from tests.bounds.attack import climbed_points
 
 pytestmark = pytest.mark.slow
 PICTURES = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-BALL = pm.Ball(1e-3)
+BALL_RADIUS = 1e-3
+BALL = pm.Ball(BALL_RADIUS)
 ROWS = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(0)) / 2
 SMALL = {
     "hidden_size": 8,
@@ -39,6 +40,7 @@ class Model:
     settings: dict[str, Any]
     x: Tensor = PICTURES
     keyword: str = "pixel_values"
+    eps: float = BALL_RADIUS
 
     def build(self) -> Any:
         transformers = pytest.importorskip("transformers")
@@ -69,6 +71,33 @@ MODELS = {
                 "num_labels": 4,
             },
         ),
+        Model(
+            "Swinv2",
+            "ImageClassification",
+            {
+                "image_size": 16,
+                "patch_size": 4,
+                "embed_dim": 4,
+                "depths": [1],
+                "num_heads": [2],
+                "window_size": 2,
+                "num_labels": 4,
+            },
+            eps=1e-5,  # it divides by the norms of queries and keys, which are small here
+        ),
+        Model(
+            "Levit",
+            "ImageClassification",
+            {
+                "image_size": 32,
+                "hidden_sizes": [8, 8, 8],
+                "num_attention_heads": [2, 2, 2],
+                "depths": [1, 1, 1],
+                "key_dim": [2, 2, 2],
+                "num_labels": 4,
+            },
+            torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(1)),
+        ),
         *(
             Model(name, "SequenceClassification", {**SMALL, **TEXT, **more}, ROWS, "inputs_embeds")
             for name, more in {
@@ -76,6 +105,7 @@ MODELS = {
                 "Roberta": {},
                 "Electra": {"embedding_size": 8},
                 "Albert": {"embedding_size": 8},
+                "DebertaV2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
                 "Llama": {"num_key_value_heads": 2},
             }.items()
         ),
@@ -115,16 +145,16 @@ def test_bounds_of_a_model_hold(case: Model) -> None:
     margin = (logits - logits.max(1, keepdim=True).values).topk(2).values[:, 1]
     point = pm.overlap(model, x, pm.Ball(0.0), bounds=pm.bounds.IBP(), rigorous=False)
     assert torch.allclose(point.full, margin, atol=1e-4)
-    reached = _attacked(graph, lambda points: model(**{case.keyword: points}).logits, x)
-    found = pm.overlap(graph, x, BALL, bounds=pm.bounds.CrownIBP())
+    reached = _attacked(graph, lambda points: model(**{case.keyword: points}).logits, x, case.eps)
+    found = pm.overlap(graph, x, pm.Ball(case.eps), bounds=pm.bounds.CrownIBP())
     assert found.full.isfinite().all()
     assert (reached <= found.full + 1e-5).all()
     assert (reached > found.nominal).all()
 
 
-def _attacked(graph: pm.Graph, model: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+def _attacked(graph: pm.Graph, model: Callable[[Tensor], Tensor], x: Tensor, eps: float = BALL_RADIUS) -> Tensor:
     """Return the largest margin of the user's module that an attack reaches in the ball."""
-    family = BALL.at(x)
+    family = pm.Ball(eps).at(x)
     points = x + climbed_points(graph, family, 6)
     with torch.no_grad():
         logits = torch.stack([model(part) for part in points])
@@ -155,14 +185,27 @@ def test_tokens_are_explained_through_their_rows() -> None:
     assert torch.equal(found.predicted, model(tokens).logits.argmax(1))
 
 
-def test_positions_that_leave_the_first_dimension() -> None:
-    """DeBERTa's attention folds the samples into the heads: such a part runs as it is, and the message says so."""
+def test_models_that_mix_samples_have_no_bounds() -> None:
+    """TimeSformer reads the class token of other frames: this part runs as it is, and the message says so."""
     transformers = pytest.importorskip("transformers")
-    config = transformers.DebertaV2Config(**SMALL, **TEXT, relative_attention=True, pos_att_type=["p2c", "c2p"])
-    model = transformers.DebertaV2ForSequenceClassification(config).eval()
+    config = transformers.TimesformerConfig(**SMALL, **PATCHES, num_frames=2)
+    model, x = transformers.TimesformerForVideoClassification(config).eval(), torch.rand(2, 2, 3, 16, 16)
     with pytest.raises(pm.UnsupportedError, match=r"moves the samples off dimension 0.*EmpiricalEVA"):
-        pm.EVA(model, pm.Ball(1e-3)).explain(ROWS)
-    assert pm.EmpiricalEVA(model, pm.Ball(1e-3)).explain(ROWS).guarantee == "sampled"
+        pm.EVA(model, pm.Ball(1e-3)).explain(x)
+    assert pm.EmpiricalEVA(model, pm.Ball(1e-3)).explain(x).guarantee == "sampled"
+
+
+def test_masks_are_constants() -> None:
+    """Padding that the mask hides has no influence: its scores are zero, and bounds hold for the masked module."""
+    model, mask = MODELS["Bert"].build(), torch.tensor([[1, 1, 1, 0]]).expand(2, -1)
+    call = {"inputs_embeds": ROWS, "attention_mask": mask}
+    groups = torch.arange(4)[:, None].expand(4, 8)
+    found = pm.EVA(model, (BALL, None), groups=(groups, None), bounds=pm.bounds.CrownIBP()).explain(call)
+    assert found.input_roles == {"inputs_embeds": "moves", "attention_mask": "constant"}
+    assert torch.equal(found.predicted, model(**call).logits.argmax(1))
+    assert float(found.inputs[0].scores[:, 3].abs().max()) <= 1e-5 < float(found.scores.max())
+    reached = _attacked(pm.trace(model, ROWS), lambda x: model(inputs_embeds=x, attention_mask=mask).logits, ROWS)
+    assert (reached <= found.overlap.full + 1e-5).all()
 
 
 def _timm() -> Any:
