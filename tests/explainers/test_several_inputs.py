@@ -265,6 +265,18 @@ def test_other_methods(make: Callable[[nn.Module], Any]) -> None:
     assert [tuple(part.attributions.shape) for part in found.inputs] == [(2, 1, 3, 3), (2, 2)]
 
 
+def test_names_in_tables_and_figures() -> None:
+    pytest.importorskip("pandas")
+    found = pm.EVA(Network(), BALLS, groups=(CELLS, None)).explain((IMAGES, ROWS))
+    names = ["image rows 0-2, column 0", "image rows 0-2, column 1", "image rows 0-2, column 2", "table 0", "table 1"]
+    assert found.to_frame()["name"].tolist() == names * 2
+    assert "image (1, 3, 3) and table (2,)" in repr(found)
+    for picture in (found.plot(), found.summary()):
+        texts = {text.get_text() for axes in picture.axes for text in axes.get_yticklabels()}
+        assert any(text.startswith("image rows 0-2") for text in texts), texts
+        assert any(text.startswith("table 0") for text in texts), texts
+
+
 def test_every_class() -> None:
     found = pm.TargetedEVA(Network(), BALLS, groups=(CELLS, None)).explain_all((IMAGES, ROWS))
     assert len(found) == 6

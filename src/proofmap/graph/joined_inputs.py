@@ -41,7 +41,7 @@ class JoinedInputs:
 
     @property
     def is_one(self) -> bool:
-        """Whether there is one input, which is not joined."""
+        """True for one input, which is not joined."""
         return len(self.parts) == 1
 
     def ball(self, balls: Any) -> Ball:

@@ -34,7 +34,7 @@ class InputPart:
     """
 
     name: str
-    shape: tuple[int, ...]  # of one sample
+    shape: tuple[int, ...]  # without the samples
     constant: Tensor | None = None
 
     @property

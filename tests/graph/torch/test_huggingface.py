@@ -31,6 +31,16 @@ TEXT = {"vocab_size": 20, "max_position_embeddings": 8, "pad_token_id": 0}
 STAGES = {"hidden_sizes": [4, 8], "depths": [1, 1], "num_labels": 4}
 
 
+LANGUAGE_MODELS: dict[str, dict[str, Any]] = {
+    "Bert": {},
+    "Roberta": {},
+    "Electra": {"embedding_size": 8},
+    "Albert": {"embedding_size": 8},
+    "DebertaV2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "Llama": {"num_key_value_heads": 2},
+}
+
+
 @dataclass(frozen=True)
 class Model:
     """One architecture: the beginning of its class names, the suffix of the class, and its settings."""
@@ -100,14 +110,7 @@ MODELS = {
         ),
         *(
             Model(name, "SequenceClassification", {**SMALL, **TEXT, **more}, ROWS, "inputs_embeds")
-            for name, more in {
-                "Bert": {},
-                "Roberta": {},
-                "Electra": {"embedding_size": 8},
-                "Albert": {"embedding_size": 8},
-                "DebertaV2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
-                "Llama": {"num_key_value_heads": 2},
-            }.items()
+            for name, more in LANGUAGE_MODELS.items()
         ),
         Model(
             "DistilBert",

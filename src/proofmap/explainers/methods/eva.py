@@ -26,7 +26,7 @@ from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap, me
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class EVA(Explainer):
-    """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds, or lower bounds that a search reached (`score_of`).
+    """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds, or lower bounds that a search reached.
 
     The difference is an importance score and not itself certified. `Explanation.intervals` bounds the true score.
 

@@ -205,7 +205,8 @@ def _gather(op: str, b: Builder, name: str, x: DisplacedBatch, axis: int, index:
     """Gather with constant positions, the same for all samples."""
     if not isinstance(index, Tensor) or index.ndim != len(b.shape(x.node)):
         raise x.error
-    along, (_, (source, own)) = _axis(b, x, axis), _align(b, name, [x, index])
+    along = _axis(b, x, axis)
+    source, own = _align(b, name, [x, index])[1]
     return replace(x, node=CONVERTERS[op](b, name, source, along + 1, own.expand(b.batch, *own.shape)))
 
 

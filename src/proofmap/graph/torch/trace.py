@@ -40,8 +40,8 @@ def trace(model: nn.Module, x: Inputs) -> Graph:
     all floats, one input after another. Integers and booleans become constants of the graph. If the output is an object
     or a dictionary, the graph has its `logits`, or its only tensor.
 
-    Operations without a rule are in one opaque node, which the module itself computes: `bounded` says whether there is
-    one. The graph is checked: it agrees with the model at x and at a point drawn around it.
+    Operations without a rule are in one opaque node, which the module itself computes. Bounds refuse it with
+    UnsupportedError. The graph is checked: it agrees with the model at x and at a point drawn around it.
 
     Every public call traces a module once. To save that time, keep the graph and pass it instead of the model, as long
     as the module does not change.
