@@ -454,7 +454,7 @@ REFUSED: dict[str, list[tuple[Source, str]]] = {
         ),
     ],
     "two outputs": [
-        (Module(Several), r"a tuple with the tensors 0 \(1, 4\), 1 \(1, 4\), expected one tensor"),
+        (Module(Several), r"a tuple with the tensors 0 \(N, 4\), 1 \(N, 4\), expected one tensor"),
         (TwoOutputs(DENSE.nodes, WEIGHTS), r"2 outputs \(y, .*\), expected one, or one of floats beside labels"),
     ],
     "two inputs": [

@@ -114,11 +114,15 @@ def test_the_graph_shares_no_memory_with_the_module() -> None:
 AMBIGUOUS: dict[str, tuple[Callable[[Tensor, Tensor], Any], str]] = {
     "a dictionary": (
         lambda hidden, logits: {"a": logits, "b": hidden},
-        r"a dict with the tensors 'a' \(1, 3\), 'b' \(1, 6\), expected one tensor.*such as model\(x\)\['a'\]$",
+        r"a dict with the tensors 'a' \(N, 3\), 'b' \(N, 6\), expected one tensor.*such as model\(x\)\['a'\]$",
     ),
     "a tuple": (lambda hidden, logits: (logits, hidden), r"a tuple with the tensors 0 .*such as model\(x\)\[0\]$"),
     "a tuple in a tuple": (lambda hidden, logits: (logits, (hidden,)), r"a tuple with the tensors 0 .*\(x\)\[0\]$"),
-    "a dataclass": (Pair, r"a Pair with the tensors 'first' \(1, 6\).*such as model\(x\)\.first$"),
+    "a dataclass": (Pair, r"a Pair with the tensors 'first' \(N, 6\).*such as model\(x\)\.first$"),
+    "one for each sample": (
+        lambda hidden, logits: list(logits),
+        r"a list with the tensors 0 \(3,\), 1 \(3,\), expected one tensor",
+    ),
     "no tensor": (lambda hidden, logits: {"a": [logits]}, "a dict without tensors, expected one tensor of logits"),
     "text": (lambda hidden, logits: "a", "a str without tensors"),
 }

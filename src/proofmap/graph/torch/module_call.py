@@ -20,6 +20,7 @@ from proofmap.graph.embedding_positions import float_keyword
 from proofmap.inputs.several_inputs import InputPart, split_tensor
 
 _LOGITS = "logits"
+_PROBES = 2  # samples in the trial run
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,11 @@ class ModuleCall:
 def one_tensor_in_and_out(model: nn.Module, x: Tensor) -> nn.Module:
     """Return a module that maps x (1, *shape) to one tensor: the model itself, or a shallow copy that shares its parts.
 
-    The model is run once, in evaluation mode; the caller restores what this changes. A model that fails at x is
-    returned as it is: later checks explain the failure.
+    The model is run once on two copies of x, in evaluation mode; the caller restores what this changes. (A list with
+    one entry for each sample has two entries then.) A model that fails is returned as it is: later checks explain the
+    failure.
     """
+    x = x.repeat(_PROBES, *(1,) * (x.ndim - 1))
     call = call_of(model) or ModuleCall(float_keyword(model, x.ndim))
     model.eval()
     for module in model.modules():  # forward may change a buffer in place
@@ -140,13 +143,19 @@ def _logits_of(value: Any) -> str | int:
             f"got a model whose output is a {name} without tensors, expected one tensor of logits: wrap it in a module "
             "whose forward returns them"
         )
-    listed = ", ".join(f"{key!r} {tuple(entry.shape)}" for key, entry in tensors.items())
+    listed = ", ".join(f"{key!r} {_shape_in_words(entry)}" for key, entry in tensors.items())
     key = next(iter(tensors))
     access = f".{key}" if not isinstance(value, Mapping | list | tuple) else f"[{key!r}]"
     raise ModelError(
         f"got a model whose output is a {name} with the tensors {listed}, expected one tensor, or one that is named "
         f"'logits': wrap the model in a module whose forward returns one of them, such as model(x){access}"
     )
+
+
+def _shape_in_words(value: Tensor) -> str:
+    """Return the shape of an output, with N for the number of samples."""
+    sizes = ["N" if k == 0 and size == _PROBES else str(size) for k, size in enumerate(value.shape)]
+    return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
 
 
 def _entries(value: Any) -> dict[str | int, Any]:
