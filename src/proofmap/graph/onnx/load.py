@@ -20,6 +20,7 @@ from proofmap.graph.onnx.message_fields import name_of
 from proofmap.graph.onnx.model_agreement import check
 from proofmap.graph.onnx.opaque_part import run_as_is
 from proofmap.graph.onnx.read import Reader
+from proofmap.graph.onnx.single_input import with_joined_inputs
 
 _PROBE_BATCH_SIZES = (
     29,
@@ -28,7 +29,10 @@ _PROBE_BATCH_SIZES = (
 
 
 def load(path: str | os.PathLike[str]) -> Graph:
-    """Return the graph of an ONNX file (opset 7 or newer, float32 or float64) with one input and one output.
+    """Return the graph of an ONNX file (opset 7 or newer, float32 or float64) with one output.
+
+    The graph of a file with several inputs takes their joined vector (`Graph.parts`). pm.overlap and explainers take
+    the inputs as a tuple.
 
     External weights are read if they are in the folder of `path`. The number of samples may differ afterwards, even if
     the file fixes it. Operations without a rule are in one opaque node, which onnxruntime computes. Bounds
@@ -49,8 +53,9 @@ def load(path: str | os.PathLike[str]) -> Graph:
     try:
         model = inliner.inline_local_functions(model) if model.functions else model
         single = in_single_precision(model)
-        graph = _read(single or model)
-        if sha256 is None or single is not None:  # a converted file does not compute this graph
+        model, parts = with_joined_inputs(single or model)
+        graph = replace(_read(model), parts=parts)
+        if sha256 is None or parts or single is not None:  # the file as it is does not compute this graph
             return graph
         return replace(graph, file=ModelFile(path, sha256=sha256))
     except (ProofmapError, ProofmapWarning, MemoryError):
