@@ -36,6 +36,7 @@ from proofmap.inputs import groups
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.domain import Domain
 from proofmap.inputs.family import Family
+from proofmap.verify import objectives
 from proofmap.verify.overlap import Overlap, overlap
 from proofmap.verify.radius import Radius, certified_radius, radius
 
@@ -80,6 +81,7 @@ __all__ = [
     "groups",
     "load",
     "metrics",
+    "objectives",
     "overlap",
     "radius",
     "trace",

@@ -38,6 +38,7 @@ from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_count, check_settings, count
 from proofmap.storage.hashing import hash_graph, hash_tensor, versions
 from proofmap.storage.records import JSON, settings_to_json
+from proofmap.verify.objectives import Output, objective_graph, refuse_target
 from proofmap.verify.overlap import method_of
 from proofmap.verify.radius import certified_radius
 
@@ -112,6 +113,15 @@ class Explainer(ABC):
             raise InputError(f"got ball={self.ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
         check_settings(self)
         check_memory(self.memory)
+        if isinstance(getattr(self, "objective", None), Output) and (
+            self.ball is None or isinstance(self.ball.eps, str)
+        ):
+            got = "no ball, hence " if self.ball is None else ""
+            raise InputError(
+                f"got {got}the radius 'auto', up to which a class is proven, for an output, which has no class: give a "
+                "number, such as pm.Ball(0.02)",
+                arguments=("eps=0.02",),
+            )
         object.__setattr__(self, "groups", grouping.pixels() if self.groups is None else self.groups)
         if "bounds" in self._setting_names():
             object.__setattr__(self, "bounds", method_of(self.bounds))
@@ -217,13 +227,19 @@ class Explainer(ABC):
             stated = replace(self, ball=default_ball_with_warning(x, type(self).__name__))
             return stated._explain(x, target, groups, show, batch)
         mask = grouping.mask_of(groups, x)
-        traced = as_graph(self.model, x)
+        objective = getattr(self, "objective", "margin")
+        refuse_target(objective, target)
+        model = as_graph(self.model, x)
+        traced = objective_graph(model, objective)
         self._check_graph(traced)
         graph = traced.to(x.device, x.dtype)
         name, groups_in_all = type(self).__name__, int(mask.max()) + 1
         _LOG.info("%s explains %d samples of shape %s, %d groups", name, len(x), tuple(x.shape[1:]), groups_in_all)
         with torch.no_grad():
-            predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
+            outputs = torch.cat([graph(part) for part in x.split(self.batch)])
+        predicted = outputs.argmax(1)
+        if isinstance(objective, Output):  # there are no classes
+            predicted = torch.zeros_like(predicted)
         rigorous = decide_rigorous(graph, self.rigorous, self.bounds)
         aim = predicted if target is None else classes_of(target, len(x), graph.classes, x.device)
         search = _RADIUS_WORK_SHARE if isinstance(self.ball.eps, str) else 0.0
@@ -263,7 +279,7 @@ class Explainer(ABC):
             settings=self._record(ball, graph, rigorous),
             seed=self.seed,
             versions=versions(),
-            model_hash=hash_graph(traced),
+            model_hash=hash_graph(model),
             input_hash=digest.result(),
             seconds=time.perf_counter() - started,
             made_from=(traced, ball),

@@ -111,9 +111,10 @@ class ModelFile:
 class Graph:
     """Nodes in topological order; the first is the input, one is the output.
 
-    A graph can be called like the module it was made from, and returns logits. `taken_off` names the function from
-    logits to probabilities that the model itself ends in. `file` names the ONNX file that computes exactly this graph:
-    code that changes the nodes must set it to None.
+    A graph can be called like the module it was made from, and returns logits, or outputs of any shape in one row.
+    `taken_off` names the function from logits to probabilities that the model itself ends in. `output_shape` is the
+    shape of the model's output for one sample, if it is not (classes,). `file` names the ONNX file that computes
+    exactly this graph: code that changes the nodes must set it to None.
 
     >>> graph = pm.trace(model, x)
     >>> len(graph.nodes), graph.classes, graph(x).shape
@@ -124,6 +125,7 @@ class Graph:
     output: str
     taken_off: str | None = None
     file: ModelFile | None = None
+    output_shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -159,7 +161,7 @@ class Graph:
 
     @property
     def classes(self) -> int:
-        """The number of logits: the size of the output."""
+        """The number of logits, or of all entries of the output."""
         return self[self.output].size
 
     @cached_property

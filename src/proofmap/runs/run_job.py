@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.explainers import Attributor, Explainer, HybridEVA, as_attributor
+from proofmap.explainers import Attributor, HybridEVA, as_attributor
 from proofmap.explainers.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.rewrite.graph_cut import cut
@@ -29,6 +29,7 @@ from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runs.chunk import DROP_BOUNDS, LOWER_BOUNDS
 from proofmap.storage.hashing import hash_graph, versions
 from proofmap.storage.records import settings_to_json, to_json
+from proofmap.verify.objectives import objective_graph, refuse_target
 
 _MAX_CHUNK_SAMPLES = 1000  # samples per chunk: they are explained together, and repeated together after an interruption
 _JOB_ARGUMENTS = {
@@ -141,8 +142,9 @@ class Setup:
         Other errors appear at each sample and are recorded as its failure.
         """
         method = self.method()
-        if isinstance(method, Explainer) and self.graph.classes < 2:
-            raise InputError("got a model with one output, expected at least two classes: give it the logits of both")
+        objective = getattr(method, "objective", "margin")
+        objective_graph(self.graph, objective)  # raises InputError for outputs that do not exist
+        refuse_target(objective, self.job.target)
         if isinstance(method, HybridEVA):
             cut(self.graph, method.split)
         if self.mask is None:

@@ -10,6 +10,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from math import isfinite, isnan
 from typing import Any
 
+from proofmap.graph.rewrite.probability_head import SINGLE_LOGIT
 from proofmap.runtime.outward_numbers import Guarantee, format_overlap
 from proofmap.verify.objective import decides
 
@@ -173,7 +174,9 @@ def score_means(method: str) -> str | None:
 
 
 def taken_off(what: object) -> str:
-    """Say that the final layer was left out of the bounds, and why that is sound."""
+    """Say that the final layer was left out of the bounds, and why that is sound; or how one output is read."""
+    if what == SINGLE_LOGIT:
+        return "the network has one output z: it is read as the logits (0, z) of the classes 0 and 1"
     return (
         f"the final {what} was removed from the network before bounding: it does not change which class is ahead, and "
         "overlaps are differences of its inputs"
