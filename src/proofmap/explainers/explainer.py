@@ -28,6 +28,7 @@ from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import classes_of
 from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.opaque import differentiable, opaque_node
+from proofmap.graph.rewrite.output_heads import shape_of_outputs
 from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
@@ -276,7 +277,7 @@ class Explainer(ABC):
             smooth=smooth,
             guarantee=self.guarantee,
             method=name,
-            settings=self._record(ball, graph, rigorous),
+            settings=self._record(ball, graph, rigorous) | _recorded_shape(model, objective),
             seed=self.seed,
             versions=versions(),
             model_hash=hash_graph(model),
@@ -317,6 +318,11 @@ class Explainer(ABC):
             radius = certified_radius(graph, x, bounds=self.bounds, memory=self.memory, progress=False, **asked)
         _LOG.debug("radius 'auto': from %g to %g", float(radius.min()), float(radius.max()))
         return replace(ball, eps=radius)
+
+
+def _recorded_shape(graph: Graph, objective: object) -> dict[str, JSON]:
+    """Return the shape of the model's output, for the record of an explained output."""
+    return {"output_shape": list(shape_of_outputs(graph))} if isinstance(objective, Output) else {}
 
 
 def _only(tensors: tuple[Samples, ...], what: str) -> Samples:

@@ -32,6 +32,7 @@ from proofmap.plots.figure_page import (
     write,
 )
 from proofmap.plots.figure_titles import caption, group_name, selection, title
+from proofmap.plots.output_position import CAPTION, mark_output, output_box
 from proofmap.plots.overlay import colours, ends, numbers, overlaid, picture_of, pixels_of
 from proofmap.plots.score_chart import Bars, bars_of, draw_bars, legend, mark
 from proofmap.plots.time_series import draw_series, reading
@@ -101,7 +102,8 @@ def _images(e: Explanation, headings: list[Heading], note: str) -> Picture:
     tall = min(max(_IMAGE_WIDTH / ratio, 0.8), 2.6)
     wide = min(_IMAGE_WIDTH, tall * ratio)
     shift = (_IMAGE_WIDTH - wide) / 2  # centres narrow images
-    captions = ("input", caption(e), "overlay")
+    box = output_box(e.settings, *maps[0].shape)
+    captions = ("input" if box is None else CAPTION, caption(e), "overlay")
     charts = _largest(e, MAX_LARGEST) if searched(e) or e.errors is not None else []
     said = max(text_height(text, TEXT_SIZE) for text in captions)
     below = said + _chart_height(charts) if charts else 0.0
@@ -117,6 +119,8 @@ def _images(e: Explanation, headings: list[Heading], note: str) -> Picture:
         panels[0].imshow(picture, cmap="gray", vmin=0, vmax=1)
         heat = panels[1].imshow(values, cmap=colours(e.signed), vmin=low, vmax=high, interpolation="nearest")
         panels[2].imshow(overlaid(picture, values, high, e.signed))
+        for panel in panels if box is not None else ():
+            mark_output(panel, box)
         for panel in panels:
             panel.set_xticks([])
             panel.set_yticks([])

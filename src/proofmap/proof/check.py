@@ -1086,6 +1086,18 @@ def read_network(
     return network
 
 
+ONE_OUTPUT = "the network has one output: class 0 where it is below 0, class 1 where it is above 0, none at 0"
+
+
+def with_classes(network: Network) -> str | None:
+    """Give a network of one output z the logits (0, z); the rule in words, which a claim has to state."""
+    last = network.nodes[-1]
+    if last.count > 1:
+        return None
+    network.select([network.constant(np.zeros(1)), last], np.array([[0], [1]]), (2,))
+    return ONE_OUTPUT
+
+
 def compute(network: Network, node: SimpleNamespace, opset: int, values: dict[str, Any], last: bool) -> Any:
     """The result of one node of the file."""
     require(node.domain in (None, "", "ai.onnx"), f"it is an operator of the domain {node.domain!r:.40}")
@@ -1570,6 +1582,7 @@ class Claim(SimpleNamespace):
     def read(cls, certificate: Any, model: Any, given: Any) -> Claim:
         members, weights, x = read_members(certificate), _content(model), read_array(_content(given))
         claim = json.loads(members.pop("claim.json"), object_pairs_hook=_unique)
+        classes = claim.pop("classes", None)
         require(all(name.endswith(".npy") for name in members), "a member has a name that does not end in .npy")
         arrays: dict[Any, Any] = {name: read_array(data) for name, data in members.items()}  # by names in the claim
         known = claim["format"] == "proofmap-certificate" and type(claim["version"]) is int
@@ -1590,6 +1603,7 @@ class Claim(SimpleNamespace):
             "domain": ends and [arrays.pop(v, v) for v in ends],
         }
         network, groups = read_network(weights, x.shape, prepare, claim["version"] > 3), arrays.pop(mask, None)
+        require(classes == with_classes(network), "it does not say what the classes of this network are")
         question = Question(x, stated, groups, count, target, rivals)
         upper, lower, at, reals = _fields(claims, "upper lower points reals")
         points: Any = None if at is None else np.moveaxis(arrays.pop(at), -1, 0)
@@ -1606,6 +1620,7 @@ class Claim(SimpleNamespace):
             network=network, question=question, proof=proof, points=points, ends=sides, x=x, mask=groups, file=file,
             input=about["sha256"], ball=ball, stated=stated, target=target, rivals=rivals, groups=count,
             every=len(rivals) == network.nodes[-1].count - 1, margin=network.decision_margin,
+            classes=classes,
         )  # fmt: skip
 
     def prove(self) -> Claim:
@@ -2080,6 +2095,8 @@ def details(claim: Claim) -> Iterator[str]:
     prepare = claim.file["prepare"]
     preparation = json.dumps(prepare, sort_keys=True) if prepare else "nothing, it gets the input as it is"
     yield f"before the network: {preparation}"
+    if claim.classes is not None:
+        yield f"classes: {claim.classes}"
     yield f"ranking: {ranking(claim)}"
     yield f"ball B: {json.dumps(claim.ball, sort_keys=True)}"
     yield f"balls B_u, group u does not move: {claim.groups}"
