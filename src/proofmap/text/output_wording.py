@@ -31,7 +31,7 @@ def quantity(output: Output) -> str:
     return f"the largest {change_noun(output)} of {output.text}"
 
 
-def column(output: Output) -> str:
+def change_column(output: Output) -> str:
     """Return a name for tables: "rise_of_output_0"."""
     where = Output(output.at, reduce=output.reduce).text
     words = "".join(letter if letter.isalnum() else " " for letter in where.replace(":", "to")).split()
@@ -69,3 +69,18 @@ def range_text(output: Output, value: float, upper: float) -> str:
     low = format_overlap(math.nextafter(value - upper, -math.inf), "sampled")
     text = {"up": f"at most {high}", "down": f"at least {low}", "both": f"from {low} to {high}"}[output.direction]
     return with_unit(text, output)
+
+
+def within_text(output: Output, within: str, verdict: str, ball: str) -> str:
+    """Word the answer to whether the output changes by more: "proven: no input in the ball changes it by more"."""
+    verb, limit = {"up": "raises", "down": "lowers", "both": "changes"}[output.direction], with_unit(within, output)
+    if verdict == "proven":
+        return f"proven: no input in {ball} {verb} it by more than {limit}"
+    if verdict == "refuted":
+        return f"refuted: an input in {ball} {verb} it by more than {limit}"
+    return f"undecided: neither proven nor refuted that no input in {ball} {verb} it by more than {limit}"
+
+
+def bound_name_of(output: Output) -> str:
+    """Return the name of the proven bound in records: "change_upper_proven"."""
+    return f"{change_noun(output)}_upper_proven"

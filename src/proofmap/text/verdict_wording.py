@@ -70,6 +70,8 @@ def clause(verdict: Verdict, ball: str, aim: str = "the target", *, rigorous: bo
     match verdict.kind, verdict.outcome:
         case "own", _:
             return "the input already has this class"
+        case "output", _:
+            return f"one output was bounded for {ball}"
         case "other", _:
             return f"the objective that was bounded for {ball} does not decide the class"
         case "smoothed", "probable":

@@ -12,7 +12,7 @@ from typing import Any
 
 from proofmap.graph.rewrite.probability_head import SINGLE_LOGIT
 from proofmap.runtime.outward_numbers import Guarantee, format_overlap
-from proofmap.text.output_wording import column, explained_output, quantity
+from proofmap.text.output_wording import change_column, explained_output, quantity
 from proofmap.verify.objective import decides
 
 _RADIUS_DIGITS = 6
@@ -87,7 +87,7 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
         size = f"ε = {radius(eps)}"
     else:
         plain = isinstance(eps, list) and all(isinstance(entry, float | int) for entry in eps)
-        several = "each sample's own ε" if plain and count in (0, len(eps)) else "an ε for each value"
+        several = "each sample's own ε" if plain else "an ε for each value"
         size = "each sample's own proven ε" if eps == "auto" else several
     limits = f"{_half(ball)}{_within(ball.get('domain'))}{_categories(ball)}"
     if ball.get("relative"):
@@ -150,7 +150,7 @@ def quantity_name(objective: object) -> str:
     """Return "overlap", or "objective_NAME" for an objective that decides no class, or "rise_of_output_0"."""
     output = explained_output({"objective": objective})
     if output is not None:
-        return column(output)
+        return change_column(output)
     return "overlap" if decides(objective) else f"objective_{objective}"
 
 

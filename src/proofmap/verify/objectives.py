@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, TypeAlias, get_args
@@ -103,8 +104,8 @@ class Output:
         for place, side in zip(self.places, shape, strict=True):
             if isinstance(place, int) and place >= side:
                 raise InputError(
-                    f"got output {_place_text(self.places)}, expected numbers from 0 to {side - 1} where it has "
-                    f"{place}: the model's output has shape (N, {sides})"
+                    f"got output {_place_text(self.places)}, expected {_numbers(side)} where it has {place}: the "
+                    f"model's output has shape (N, {sides})"
                 )
         picked = torch.arange(graph.classes if shape != (1,) else 1).reshape(shape)[self.places].flatten()
         if not len(picked):
@@ -159,6 +160,8 @@ class Label:
         return {"label": _place_text(Output(self.at).places).strip("()")}
 
 
+_PLACE = re.compile(r"\d+|(-?\d+)?:(-?\d+)?(:(-?\d+)?)?", re.ASCII)
+
 Objective: TypeAlias = Logits | Output | Label
 
 
@@ -183,8 +186,8 @@ def read_places(text: str) -> tuple[int | slice, ...]:
     """Return an index such as "3" or "0, 10:20, :" as a tuple of numbers and slices."""
     places: list[int | slice] = []
     for part in text.split(","):
-        ends = [part_.strip() for part_ in part.split(":")]
-        if not all(end.isascii() and (end.isdigit() or (not end and len(ends) > 1)) for end in ends) or len(ends) > 3:
+        ends = [end.strip() for end in part.split(":")]
+        if not _PLACE.fullmatch(part.strip()):
             raise InputError(f"got the output {text!r}, expected numbers and ranges such as 3 or 0,10:20,:")
         places.append(int(ends[0]) if len(ends) == 1 else slice(*(int(end) if end else None for end in ends)))
     return tuple(places)
@@ -209,6 +212,10 @@ def refuse_target(objective: object, target: object, what: str = "target") -> No
             f"got {what} {target!r} with objective={objective.text!r}, expected none: the objective states the output, "
             "and an output has no class"
         )
+
+
+def _numbers(side: int) -> str:
+    return "0" if side == 1 else f"numbers from 0 to {side - 1}"
 
 
 def _ends(place: int | slice) -> tuple[Any, ...]:

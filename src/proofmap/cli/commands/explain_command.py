@@ -12,6 +12,7 @@ from proofmap.cli.options import option_values as texts
 from proofmap.cli.options import shared_options as o
 from proofmap.cli.options.model_and_inputs import Subject
 from proofmap.cli.options.option_bundles import unset
+from proofmap.cli.options.output_options import OutputOptions
 from proofmap.errors import InputError
 from proofmap.registry import EXPLAINER_ENTRIES, EXPLAINERS
 
@@ -58,6 +59,7 @@ def explain(
         ),
     ] = None,
     limit: o.Limit = None,
+    explained: OutputOptions,
     written: Written,
     subject: Subject,
 ) -> None:
@@ -71,7 +73,21 @@ def explain(
     if certificate is not None:
         _check_certificate(certificate, method)
         method = method or "eva"
-    automatic = method is None and bounding.bounds is None and rigorous is None and ball.chosen and not subject.boxed
+    output = explained.objective()
+    if output is not None and method not in (None, "eva", "empirical"):
+        raise InputError(f"got --output with --method {method}, expected eva or empirical: they explain single outputs")
+    if output is not None and certificate is not None:
+        raise InputError("got --certificate with --output, expected one of them: certificates are about decisions")
+    if output is not None and scoring.target is not None:
+        raise InputError("got --target with --output, expected one of them: an output has no class")
+    automatic = (
+        output is None
+        and method is None
+        and bounding.bounds is None
+        and rigorous is None
+        and ball.chosen
+        and not subject.boxed
+    )
     method = method or "eva"
     if EXPLAINER_ENTRIES[method].target and scoring.target is None:
         raise InputError(f"got --method {method} alone, expected the class to move to as well: give --target")
@@ -83,8 +99,10 @@ def explain(
     if rigorous is not None:
         o.check_proves(method, kind, rigorous)
         settings["rigorous"] = rigorous
+    if output is not None:
+        settings["objective"] = output
     groups = None if automatic and scoring.groups is None else o.groups_of(scoring.groups)
-    task = ExplainTask.read(subject, ball, limit, scoring.target, written.out)
+    task = ExplainTask.read(subject, ball, limit, scoring.target, written.out, labelled=output is None)
     if automatic:
         explain_automatically(task, groups, within, written.as_json)
     else:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from proofmap.cli.options import option_values as texts
 from proofmap.cli.options import shared_options as o
 from proofmap.cli.options.model_and_inputs import Subject
 from proofmap.cli.options.option_bundles import unset
+from proofmap.cli.options.output_options import OutputOptions
 from proofmap.errors import InputError
+
+if TYPE_CHECKING:
+    from proofmap.verify.objectives import Output
 
 _EXIT_NOT_PROVEN = 1
 
@@ -30,10 +35,21 @@ def verify(
     result: Annotated[
         Path | None, unset("With one VNN-LIB file: write the answer in the format of VNN-COMP: --result r.txt")
     ] = None,
+    within: Annotated[
+        str | None,
+        unset(
+            "Prove that no input of the ball changes one output by more, as of a regression network: --within 0.5. "
+            "By default the output 0; --output names another."
+        ),
+        texts.Check(texts.change),
+    ] = None,
+    explained: OutputOptions,
     as_json: o.Json = False,
     subject: Subject,
 ) -> None:
     """Prove that the class is the same for all inputs of a ball, or that the property of a VNN-LIB file holds.
+
+    With --within, prove that one output changes by no more in the ball.
 
     Exit code 1: not proven for every input.
 
@@ -49,6 +65,7 @@ def verify(
             )
     elif ball.eps == "auto":
         raise InputError("got --eps auto, expected a number such as 0.02 or 2/255: the proven radius is printed anyway")
+    changes = _changes(within, explained, boxed=boxed, target=target, no_radius=no_radius)
     if out.exists() and not out.is_dir():
         raise InputError(f"got --out {out}, which is a file, expected a folder: choose another")
 
@@ -62,6 +79,12 @@ def verify(
     if boxed:
         place, points = o.device_of(subject.device), Points(out, subject.load(bare=True))
         proven = decide_files(subject.inputs, method, points, result, place, as_json)
+    elif changes is not None and within is not None:
+        from proofmap.cli.commands.verify_outputs import ChangeQuery, answer_outputs
+
+        model, cases = read_cases(subject, ball)
+        asked = ChangeQuery(method, str(ball.eps), ball.norm, changes, within, Points(out, model))
+        proven = answer_outputs(cases, asked, as_json)
     else:
         model, cases = read_cases(subject, ball)
         aim = o.class_of(target, model.classes)
@@ -69,6 +92,21 @@ def verify(
         proven = answer_all(cases, query, as_json)
     if not proven:
         raise typer.Exit(_EXIT_NOT_PROVEN)
+
+
+def _changes(
+    within: str | None, explained: OutputOptions, *, boxed: bool, target: str | None, no_radius: bool
+) -> Output | None:
+    """Return the output that --within is about; None without this option."""
+    if within is None:
+        if explained.objective() is not None:
+            raise InputError("got --output without --within, expected the largest change that is allowed: --within 0.5")
+        return None
+    if boxed:
+        raise InputError("got --within with a VNN-LIB file, expected none: the file contains the question")
+    if target is not None or no_radius:
+        raise InputError("got --target or --no-radius with --within, expected none: an output has no class")
+    return explained.objective(whole=True)
 
 
 def _check_result(result: Path | None, count: int) -> None:
