@@ -1,4 +1,8 @@
-"""Objectives beyond the classes: one output of any network, a region of its outputs, and one label of several."""
+"""Objectives beyond the classes: one output of any network, a region of its outputs, and one label of several.
+
+>>> pm.overlap(model, x, ball, objective=pm.objectives.Output(3, "up")).value.shape
+torch.Size([2])
+"""
 
 from __future__ import annotations
 
@@ -137,8 +141,8 @@ class Label:
         InputError: `at` is no index of one output.
 
     >>> over = pm.overlap(model, x, ball, objective=pm.objectives.Label(7))
-    >>> over.target          # label 7 is on at both samples
-    tensor([1, 1])
+    >>> over.target          # label 7 is on at the first sample alone
+    tensor([1, 0])
     """
 
     at: int | Sequence[int]
