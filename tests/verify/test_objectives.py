@@ -35,11 +35,12 @@ def regression() -> nn.Sequential:
         torch.manual_seed(0)
         x = torch.rand(200, 4)
         y = torch.stack([(x[:, 0] - x[:, 1]).abs(), x[:, 2] * x[:, 3]], dim=1)
-        net = nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 2))
+        last = nn.Linear(8, 2)
+        net = nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), last)
         trained(net, x, y, nn.functional.mse_loss)
         scale = torch.tensor([100.0, 0.1])
-        net[4].weight.data *= scale[:, None]
-        net[4].bias.data *= scale
+        last.weight.data *= scale[:, None]
+        last.bias.data *= scale
         return net
 
 
@@ -164,8 +165,9 @@ def test_entries_and_regions_of_maps(segmentation: nn.Sequential, objective: Out
     over = pm.overlap(segmentation, x, BALL, groups=pm.groups.grid(2), objective=objective, bounds=bounds)
     with torch.no_grad():
         points = drawn(x, 500)
+        where = (..., *objective.places)
         at_points, at_x = (
-            maps[(..., *objective.places)].reshape(*maps.shape[:-3], -1)
+            maps[where].reshape(*maps.shape[:-3], -1)
             for maps in (segmentation(points.flatten(0, 1)).unflatten(0, points.shape[:2]), segmentation(x))
         )
         reduced, at_x = (v.mean(-1) if objective.reduce == "mean" else v.amax(-1) for v in (at_points, at_x))
@@ -191,9 +193,10 @@ def test_outputs_are_those_of_the_model_itself(head: Any) -> None:
 @pytest.mark.parametrize("sigmoids", [True, False])
 def test_a_label_is_decided_by_its_sign(regression: nn.Sequential, sigmoids: bool) -> None:
     """As the logits (0, z) of a classifier: the overlap is -|z| at x."""
-    shifted = nn.Sequential(regression, nn.Linear(2, 2)).requires_grad_(False)
-    shifted[1].weight.copy_(torch.eye(2))
-    shifted[1].bias.copy_(torch.tensor([-25.0, 0.0]))
+    shift = nn.Linear(2, 2)
+    shifted = nn.Sequential(regression, shift).requires_grad_(False)
+    shift.weight.copy_(torch.eye(2))
+    shift.bias.copy_(torch.tensor([-25.0, 0.0]))
     net = nn.Sequential(shifted, nn.Sigmoid()) if sigmoids else shifted
     z = shifted(X)[:, 0]
     over = pm.overlap(net, X, pm.Ball(0.0), objective=Label(0))

@@ -119,8 +119,8 @@ def _images(e: Explanation, headings: list[Heading], note: str) -> Picture:
         panels[0].imshow(picture, cmap="gray", vmin=0, vmax=1)
         heat = panels[1].imshow(values, cmap=colours(e.signed), vmin=low, vmax=high, interpolation="nearest")
         panels[2].imshow(overlaid(picture, values, high, e.signed))
-        for panel in panels if box is not None else ():
-            mark_output(panel, box)
+        if box is not None:
+            mark_output(panels, box)
         for panel in panels:
             panel.set_xticks([])
             panel.set_yticks([])

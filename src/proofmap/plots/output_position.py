@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.patches import Rectangle
@@ -35,9 +35,10 @@ def output_box(settings: Mapping[str, Any], tall: int, wide: int) -> tuple[float
     return factor * top, factor * left, factor * (bottom - top), factor * (right - left)
 
 
-def mark_output(panel: Axes, box: tuple[float, float, float, float]) -> None:
-    """Draw a box around the explained output, white on black, in the picture of an image."""
+def mark_output(panels: Sequence[Axes], box: tuple[float, float, float, float]) -> None:
+    """Draw a box around the explained output, white on black, in each picture of an image."""
     top, left, height, width = box
-    for colour, line in (("black", 3.0), ("white", 1.4)):
-        look: Any = {"fill": False, "edgecolor": colour, "linewidth": line, "clip_on": False, "zorder": 5}
-        panel.add_patch(Rectangle((left - 0.5, top - 0.5), width, height, **look))
+    for panel in panels:
+        for colour, line in (("black", 3.0), ("white", 1.4)):
+            look: Any = {"fill": False, "edgecolor": colour, "linewidth": line, "clip_on": False, "zorder": 5}
+            panel.add_patch(Rectangle((left - 0.5, top - 0.5), width, height, **look))

@@ -63,7 +63,8 @@ class Output:
 
     def __post_init__(self) -> None:
         """Raise InputError for settings that no network has."""
-        parts = tuple(self.at) if isinstance(self.at, Sequence) and not isinstance(self.at, str) else (self.at,)
+        given: Any = self.at
+        parts = tuple(given) if isinstance(given, tuple | list) else (given,)
         good = bool(parts) and all(isinstance(p, slice) or (type(p) is int and p >= 0) for p in parts)
         if not good or any(type(end) not in (int, type(None)) for p in parts for end in _ends(p)):
             raise InputError(

@@ -23,12 +23,13 @@ X = np.array([[0.25, 0.5, 0.75], [0.5, 0.5, 0.5]], dtype=np.float32)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a network with the outputs 2 x_0 - x_1 + 10 and |x_2|."""
     monkeypatch.chdir(tmp_path)
-    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    first, last = nn.Linear(3, 4), nn.Linear(4, 2)
+    net = nn.Sequential(first, nn.ReLU(), last)
     with torch.no_grad():
-        net[0].weight.copy_(torch.tensor([[2.0, -1.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]))
-        net[0].bias.zero_()
-        net[2].weight.copy_(torch.tensor([[1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]))
-        net[2].bias.copy_(torch.tensor([10.0, 0.0]))
+        first.weight.copy_(torch.tensor([[2.0, -1.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]))
+        first.bias.zero_()
+        last.weight.copy_(torch.tensor([[1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]))
+        last.bias.copy_(torch.tensor([10.0, 0.0]))
     Path("net.onnx").write_bytes(as_onnx(pm.trace(net, torch.tensor(X))).SerializeToString())
     np.save("x.npy", X)
 

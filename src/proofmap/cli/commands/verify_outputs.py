@@ -69,7 +69,7 @@ def answer_outputs(cases: Sequence[SampleInBall], query: ChangeQuery, as_json: b
             entries.append(entry)
             if not as_json:
                 bar.write(_line(entry, case, query))
-    counts = {word: sum(entry["verdict"] == word for entry in entries) for word in _VERDICTS}
+    counts: dict[str, int] = {word: sum(entry["verdict"] == word for entry in entries) for word in _VERDICTS}
     if as_json:
         summary = {"model": query.points.model.name, **counts, "of": len(entries)}
         typer.echo(json.dumps({**summary, "inputs": entries}, indent=1))
