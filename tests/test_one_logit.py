@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.attack.counterexample import find_counterexample
 from proofmap.graph.onnx import as_onnx
 from proofmap.graph.rewrite.output_heads import with_two_logits, without_two_logits
 from tests.cli.invoke import answer, called
@@ -109,6 +110,22 @@ def test_no_point_of_a_proven_ball_has_the_other_sign(net: nn.Sequential, rigoro
     assert found.overlap.points is not None
     reached = net(found.overlap.points[:, 0])[:, 0].detach() * torch.where(found.target == 1, -1.0, 1.0)
     assert torch.allclose(reached, found.overlap.full_lower, atol=1e-3)
+
+
+def test_the_model_that_runs_decides_by_the_sign(net: nn.Sequential) -> None:
+    """A counterexample has the other sign in the model itself, whose output is one number."""
+    graph = with_two_logits(pm.trace(net, X))
+
+    @torch.no_grad()
+    def run(x: Tensor) -> Tensor:
+        z: Tensor = net(x)
+        return z
+
+    classes = (run(X)[:, 0] > 0).long().tolist()
+    found = [find_counterexample(graph, x[None], pm.Ball(0.3), c, run) for x, c in zip(X, classes, strict=True)]
+    assert any(one is not None for one in found)
+    for one, c in zip(found, classes, strict=True):
+        assert one is None or int(run(one.point[None]) > 0) == one.becomes == 1 - c
 
 
 def test_a_tie_proves_nothing() -> None:

@@ -265,13 +265,18 @@ def test_records_state_the_whole_objective(objective: Any) -> None:
     assert decides(recorded) == decides(objective) == (objective == "margin" or isinstance(objective, Label))
 
 
-def test_one_hot_boxes_measure_from_x(regression: nn.Sequential) -> None:
+@pytest.mark.parametrize("bounds", [pm.bounds.Backward(), pm.bounds.Exact(seconds=5)], ids=repr)
+def test_one_hot_boxes_measure_from_x(bounds: pm.bounds.Method) -> None:
     """The centre of another box is not x: the change is measured from the value at x."""
-    x = torch.tensor([[1.0, 0.0, 0.3, 0.3]])
-    ball = pm.Ball(torch.tensor([[1.0, 1.0, 0.05, 0.05]]), domain=(0.0, 1.0), one_hot=((0, 1),))
-    for bounds in (pm.bounds.Backward(), pm.bounds.Exact(seconds=5)):
-        over = pm.overlap(regression, x, ball, objective=pm.objectives.Output(0, "both"), bounds=bounds)
-        with torch.no_grad():
-            there = (regression(torch.tensor([[0.0, 1.0, 0.3, 0.3]])) - regression(x))[0, 0].abs()
-            assert torch.equal(over.value, regression(x)[:, 0])  # type: ignore[arg-type]
-        assert float(there) <= float(over.full) + 1e-4
+    net = nn.Linear(4, 1)
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[3.0, -2.0, 1.0, 1.0]]))
+    x = torch.tensor([[1.0, 0.0, 0.5, 0.5]])
+    ball = pm.Ball(torch.tensor([[1.0, 1.0, 0.125, 0.125]]), domain=(0.0, 1.0), one_hot=((0, 1),))
+    for direction, largest in (("up", 0.25), ("down", 5.25), ("both", 5.25)):
+        objective = pm.objectives.Output(0, direction)  # type: ignore[arg-type]
+        over = pm.overlap(net, x, ball, groups=torch.tensor([[0, 0, 1, 1]]), objective=objective, bounds=bounds)
+        assert over.value is not None
+        assert torch.equal(over.value, net(x)[:, 0].detach())
+        assert float(over.full) == pytest.approx(largest, abs=1e-4)
+        assert over.frozen[0].tolist() == pytest.approx([0.25, largest - 0.25], abs=1e-4)
