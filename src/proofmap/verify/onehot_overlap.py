@@ -56,31 +56,16 @@ def boxes_overlap(
     if how.method.search is None:
         above, _ = boxes.largest(upper)
         at_least = lower[boxes.first]  # at x itself, with rounding errors if the bounds are rigorous
-        return Overlap(
-            above[:, 0],
-            above[:, 1:],
-            at_x,
-            classes,
-            True,
-            at_least[:, 0],
-            at_least[:, 1:],
-            rigorous=how.rigorous,
-            value=start,
+        bounds = Overlap(
+            above[:, 0], above[:, 1:], at_x, classes, True, at_least[:, 0], at_least[:, 1:], rigorous=how.rigorous
         )
+        return replace(bounds, value=start)
     points = _search(problem, upper, lower, how, begin)
     (above, _), (below, _) = boxes.largest(upper), boxes.largest(lower)
-    return Overlap(
-        above[:, 0],
-        above[:, 1:],
-        at_x,
-        classes,
-        True,
-        below[:, 0],
-        below[:, 1:],
-        points,
-        rigorous=how.rigorous,
-        value=start,
+    bounds = Overlap(
+        above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], points, rigorous=how.rigorous
     )
+    return replace(bounds, value=start)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,10 +32,18 @@ class Written:
     as_json: o.Json = False
 
 
+@dataclass(frozen=True)
+class Explained:
+    """Options of what is explained: the decision or one output, and the groups that are scored."""
+
+    scoring: o.Scoring
+    explained: OutputOptions
+
+
 def explain(
     *,
     ball: o.BallOptions,
-    scoring: o.Scoring,
+    what: Explained,
     method: Annotated[
         str | None,
         unset(
@@ -59,7 +67,6 @@ def explain(
         ),
     ] = None,
     limit: o.Limit = None,
-    explained: OutputOptions,
     written: Written,
     subject: Subject,
 ) -> None:
@@ -69,11 +76,12 @@ def explain(
 
     Without --eps and --method, Proofmap chooses a map and the strongest proof that fit into --within, and says why.
     """
-    certificate, bounding = written.certificate, scoring.bounding
+    certificate, scoring = written.certificate, what.scoring
+    bounding = scoring.bounding
     if certificate is not None:
         _check_certificate(certificate, method)
         method = method or "eva"
-    output = explained.objective()
+    output = what.explained.objective()
     if output is not None and method not in (None, "eva", "empirical"):
         raise InputError(f"got --output with --method {method}, expected eva or empirical: they explain single outputs")
     if output is not None and certificate is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,46 @@ if TYPE_CHECKING:
 _EXIT_NOT_PROVEN = 1
 
 
+@dataclass(frozen=True)
+class Changes:
+    """Options about the change of one output."""
+
+    explained: OutputOptions
+    within: Annotated[
+        str | None,
+        unset(
+            "Prove that no input of the ball changes one output by more, as of a regression network: --within 0.5. "
+            "By default the output 0; --output names another."
+        ),
+        texts.Check(texts.change),
+    ] = None
+
+    def output(self, *, boxed: bool, target: str | None, no_radius: bool) -> Output | None:
+        """Return the output that --within is about; None without this option."""
+        if self.within is None:
+            if self.explained.objective() is not None:
+                raise InputError(
+                    "got --output without --within, expected the largest change that is allowed: --within 0.5"
+                )
+            return None
+        if boxed:
+            raise InputError("got --within with a VNN-LIB file, expected none: the file contains the question")
+        if target is not None or no_radius:
+            raise InputError("got --target or --no-radius with --within, expected none: an output has no class")
+        return self.explained.objective(whole=True)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Options of the answers: the files, and the form of the output."""
+
+    out: Annotated[Path, typer.Option(help="The folder for counterexamples: --out points")] = Path("out")
+    result: Annotated[
+        Path | None, unset("With one VNN-LIB file: write the answer in the format of VNN-COMP: --result r.txt")
+    ] = None
+    as_json: o.Json = False
+
+
 def verify(
     *,
     ball: o.BallOptions,
@@ -31,20 +72,8 @@ def verify(
             "--no-radius", help="Do not search for the largest proven radius. That search takes most of the time."
         ),
     ] = False,
-    out: Annotated[Path, typer.Option(help="The folder for counterexamples: --out points")] = Path("out"),
-    result: Annotated[
-        Path | None, unset("With one VNN-LIB file: write the answer in the format of VNN-COMP: --result r.txt")
-    ] = None,
-    within: Annotated[
-        str | None,
-        unset(
-            "Prove that no input of the ball changes one output by more, as of a regression network: --within 0.5. "
-            "By default the output 0; --output names another."
-        ),
-        texts.Check(texts.change),
-    ] = None,
-    explained: OutputOptions,
-    as_json: o.Json = False,
+    changes: Changes,
+    answers: Answers,
     subject: Subject,
 ) -> None:
     """Prove that the class is the same for all inputs of a ball, or that the property of a VNN-LIB file holds.
@@ -55,7 +84,7 @@ def verify(
 
     For instance: proofmap verify zoo:mnist_mlp digit.png --eps 0.02
     """
-    boxed = subject.boxed
+    boxed, out, result, as_json = subject.boxed, answers.out, answers.result, answers.as_json
     _check_result(result, len(subject.inputs) if boxed else 0)
     if boxed:
         ball.refuse_beside_a_box()
@@ -65,7 +94,7 @@ def verify(
             )
     elif ball.eps == "auto":
         raise InputError("got --eps auto, expected a number such as 0.02 or 2/255: the proven radius is printed anyway")
-    changes = _changes(within, explained, boxed=boxed, target=target, no_radius=no_radius)
+    output = changes.output(boxed=boxed, target=target, no_radius=no_radius)
     if out.exists() and not out.is_dir():
         raise InputError(f"got --out {out}, which is a file, expected a folder: choose another")
 
@@ -79,11 +108,11 @@ def verify(
     if boxed:
         place, points = o.device_of(subject.device), Points(out, subject.load(bare=True))
         proven = decide_files(subject.inputs, method, points, result, place, as_json)
-    elif changes is not None and within is not None:
+    elif output is not None and changes.within is not None:
         from proofmap.cli.commands.verify_outputs import ChangeQuery, answer_outputs
 
         model, cases = read_cases(subject, ball)
-        asked = ChangeQuery(method, str(ball.eps), ball.norm, changes, within, Points(out, model))
+        asked = ChangeQuery(method, str(ball.eps), ball.norm, output, changes.within, Points(out, model))
         proven = answer_outputs(cases, asked, as_json)
     else:
         model, cases = read_cases(subject, ball)
@@ -92,21 +121,6 @@ def verify(
         proven = answer_all(cases, query, as_json)
     if not proven:
         raise typer.Exit(_EXIT_NOT_PROVEN)
-
-
-def _changes(
-    within: str | None, explained: OutputOptions, *, boxed: bool, target: str | None, no_radius: bool
-) -> Output | None:
-    """Return the output that --within is about; None without this option."""
-    if within is None:
-        if explained.objective() is not None:
-            raise InputError("got --output without --within, expected the largest change that is allowed: --within 0.5")
-        return None
-    if boxed:
-        raise InputError("got --within with a VNN-LIB file, expected none: the file contains the question")
-    if target is not None or no_radius:
-        raise InputError("got --target or --no-radius with --within, expected none: an output has no class")
-    return explained.objective(whole=True)
 
 
 def _check_result(result: Path | None, count: int) -> None:
