@@ -30,6 +30,7 @@ from proofmap.explainers import (
     TargetedEVA,
 )
 from proofmap.explainers.auto import explain
+from proofmap.explainers.samples.concatenation import concat
 from proofmap.graph import Graph, load, trace
 from proofmap.graph.estimators import from_sklearn
 from proofmap.inputs import groups
@@ -74,6 +75,7 @@ __all__ = [
     "bounds",
     "certified_radius",
     "compare",
+    "concat",
     "data",
     "explain",
     "explainers",

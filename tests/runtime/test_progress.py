@@ -1,4 +1,4 @@
-"""How far work is: parts of parts, layers of networks, and what a terminal or a file gets to see of it."""
+"""Progress reports: parts of parts, layers of networks, and the output on a terminal or in a file."""
 
 from __future__ import annotations
 
@@ -89,6 +89,18 @@ def test_a_search_for_a_radius_counts_its_trials() -> None:
         pm.certified_radius(layers(1), torch.rand(1, 6), steps=3, progress=False)
     assert [place for _, place in heard if place.endswith("trial 2 of 4")]
     assert heard[-1][0] == pytest.approx(1.0)
+
+
+def test_a_certificate_counts_its_steps() -> None:
+    model, x = layers(1), torch.rand(1, 6, generator=torch.Generator().manual_seed(0))
+    e = pm.EVA(model, pm.Ball(0.01), bounds=pm.bounds.Backward(), progress=False).explain(x)
+    heard: Heard = []
+    with listening(lambda *said: heard.append(said)):
+        e.certificate(progress=False)
+    shares = [share for share, _ in heard]
+    assert shares == sorted(shares)
+    assert len(set(shares)) > 3
+    assert shares[-1] == pytest.approx(1.0)
 
 
 class Clock:
@@ -209,7 +221,7 @@ def test_a_run_hears_the_layers_of_its_samples(
 
 
 def test_bars_are_drawn_in_one_place() -> None:
-    """What draws its own fills a file with refreshes."""
+    """A bar drawn elsewhere would fill a file with refreshes."""
     package = Path(pm.__file__).parent
     drawing = {file.relative_to(package).as_posix() for file in package.rglob("*.py") if "tqdm" in file.read_text()}
     assert drawing == {"runtime/progress_bar.py"}

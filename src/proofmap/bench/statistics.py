@@ -44,6 +44,7 @@ CSV_COLUMNS = [
     "seconds",
     "of",
 ]  # columns of the CSV file
+SAMPLE_COLUMNS = ["method", "metric", "sample", "value"]  # columns of the frame with one row per sample
 MIN_INTERVAL_SAMPLES = 2  # samples that an interval needs; with fewer, no interval and no marks are shown
 
 
@@ -73,7 +74,8 @@ class Cell:
 class Table:
     """Rows are methods in the given order. A method without values of a metric has no cell.
 
-    print() shows text columns, and a notebook shows a table. `markdown`, `csv`, `to_frame` and `plot` give other forms.
+    print() shows text columns, and a notebook shows a table. `markdown`, `to_latex`, `csv`, `to_frame` and `plot`
+    give other forms. `sample_frame` has the value of every sample.
     """
 
     title: str
@@ -133,6 +135,27 @@ class Table:
     def to_frame(self) -> DataFrame:
         """Return a pandas frame with full precision."""
         return data_frame(CSV_COLUMNS, self._lines())
+
+    def sample_frame(self) -> DataFrame:
+        """Return a tidy pandas frame with one row for each method, metric and sample.
+
+        Its columns are `method`, `metric`, `sample` and `value`. A value that is NaN is unknown. The samples are
+        numbered as in the call, so that two methods are compared on the same rows.
+        """
+        rows = (
+            (method, name, k, value)
+            for method, metrics in self.values.items()
+            for name, values in metrics.items()
+            for k, value in enumerate(values.tolist())
+        )
+        return data_frame(SAMPLE_COLUMNS, rows)
+
+    def to_latex(self) -> str:
+        """Return a LaTeX tabular for the package booktabs: the means, intervals and marks of `markdown`.
+
+        Names are escaped. Two comments begin the text: the heading and the legend, for the caption.
+        """
+        return layout.latex(self)
 
     def _lines(self) -> Iterator[tuple[Any, ...]]:
         """Yield the values of `CSV_COLUMNS` for each method and metric; None: unknown."""

@@ -1,11 +1,14 @@
-"""Format a table of methods and metrics as text columns, Markdown or HTML, with a legend."""
+"""Format a table of methods and metrics as text columns, Markdown, HTML or LaTeX, with a legend."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from html import escape
 from textwrap import wrap
 from typing import TYPE_CHECKING
+
+from proofmap.storage.exported_tables import latex_text
 
 if TYPE_CHECKING:
     from proofmap.bench.statistics import Cell, Mark, Table
@@ -17,6 +20,12 @@ _LINE_WIDTH = 100  # characters of a line in the legend
 _WORDS: Mapping[Mark, str] = {"best": "{}{} best", "second": "{}{} second", "tied": "{}{} ≈", "": "{}{}"}
 _MARKDOWN: Mapping[Mark, str] = {"best": "**{}**{}", "second": "<u>{}</u>{}", "tied": "{} ≈{}", "": "{}{}"}
 _HTML: Mapping[Mark, str] = {**_MARKDOWN, "best": "<b>{}</b>{}"}
+_LATEX: Mapping[Mark, str] = {
+    "best": r"\textbf{{{}}}{}",
+    "second": r"\underline{{{}}}{}",
+    "tied": r"{} $\approx${}",
+    "": "{}{}",
+}
 
 
 def plain(table: Table) -> str:
@@ -53,6 +62,20 @@ def html(table: Table) -> str:
         f"<div><table><caption>{escape(table.heading())}</caption><thead><tr>{heads}</tr></thead>"
         f"<tbody>{body}</tbody></table><p>{signs}</p></div>"
     )
+
+
+def latex(table: Table) -> str:
+    """Return a LaTeX tabular with the rules of booktabs, after comments with the heading and the legend."""
+    lines = [f"% {_line(text)}" for text in (table.heading(), legend(table, MARKDOWN_LEGEND), r"\usepackage{booktabs}")]
+    lines += [rf"\begin{{tabular}}{{l{'r' * len(_heads(table))}}}", r"\toprule"]
+    lines += [" & ".join(["", *map(latex_text, _heads(table))]) + r" \\", r"\midrule"]
+    lines += [" & ".join([latex_text(name), *map(_with_minus, cells)]) + r" \\" for name, cells in _rows(table, _LATEX)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _with_minus(cell: str) -> str:
+    """Return the cell with minus signs in place of hyphens before numbers."""
+    return re.sub(r"(?<![\de])-(?=\d)", "$-$", cell)
 
 
 def legend(table: Table, marks: str) -> str:

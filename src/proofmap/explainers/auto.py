@@ -27,7 +27,7 @@ from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.opaque import opaque_node
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import SampleSource, Target
 from proofmap.inputs.ball import Ball
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_number
@@ -44,9 +44,9 @@ _BLEND_DRAWS, _MIN_BLEND_DRAWS = 200, 50  # random points of BlendEVA: usual and
 _BLEND_ATTACK_GRADIENTS = 120  # gradients that the attacks of BlendEVA take
 _SMOOTH_DRAWS, _MIN_SMOOTH_DRAWS = 50, 8  # gradients of SmoothEVA: the usual number, the smallest
 _MAX_SAMPLED_POINTS = 100  # points of EmpiricalEVA, for a network without gradients
-_MAP_TIME_SHARE = 0.4  # of the time budget
-_RADIUS_TIME_SHARE = 0.5  # of the time after the map; more while no radius is proven
-_EXACT_TIME_SHARE = 0.8  # of the time after the radius, for the search; the rest is overhead
+_MAP_TIME_SHARE = 0.4  # share of the time budget for the map
+_RADIUS_TIME_SHARE = 0.5  # share of the time after the map; more while no radius is proven
+_EXACT_TIME_SHARE = 0.8  # share of the time after the radius for the search; the rest is overhead
 _MIN_EXACT_SECONDS = 1.0  # per sample: with less time the scores are not searched
 _RUNS_PER_HIDDEN_VALUE = 0.01  # time to bound one hidden value, in runs of the network: a high estimate
 _PROOF_CELLS = 12  # cells along each side of an image, the groups whose scores are proven
@@ -93,7 +93,7 @@ class Answer:
 
 def explain(
     model: Network,
-    x: Samples,
+    x: SampleSource,
     *,
     target: Target = None,
     groups: grouping.Groups = None,

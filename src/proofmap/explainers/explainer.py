@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from proofmap.bounds import Method
-from proofmap.errors import InputError
+from proofmap.errors import InputError, OutsideDomainError
 from proofmap.explainers.batching import Measured, Task, ball_of_samples, concatenate
 from proofmap.explainers.explained_ball import default_ball_with_warning
 from proofmap.explainers.explanation import Explanation, Guarantee, spread
@@ -30,7 +30,7 @@ from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.opaque import differentiable, opaque_node
 from proofmap.graph.rewrite.output_heads import shape_of_outputs
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import Samples, SampleSource, Target
 from proofmap.inputs.ball import Ball
 from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime.memory import check_memory
@@ -48,14 +48,14 @@ __all__ = ["COSTS", "Explainer", "Measured", "Task", "check_model"]
 COSTS = ("attacks", "batch", "progress", "memory")  # settings that change no score
 _LOG = logging.getLogger(__name__)
 _NOT_IN_SETTINGS = ("model", "seed", *COSTS)  # recorded elsewhere in an explanation, or not recorded
-_MAX_RECORDED_ENTRIES = 1000  # a record holds the hash of a tensor with more entries
+MAX_RECORDED_ENTRIES = 1000  # a record holds the hash of a tensor with more entries
 _RADIUS_WORK_SHARE = 0.5  # share of the progress bar for the search of the radius "auto": an estimate
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def _wrapped(method: Callable[_P, _R]) -> Callable[_P, _R]:
+def wrapped_once_more(method: Callable[_P, _R]) -> Callable[_P, _R]:
     """Wrap the method once more, because Captum's NoiseTunnel calls `attribute.__wrapped__`."""
 
     @wraps(method)
@@ -94,7 +94,7 @@ class Explainer(ABC):
 
     guarantee: ClassVar[Guarantee]
     signed: ClassVar[bool] = False
-    needs_gradients: ClassVar[bool] = False  # of the network with respect to its input
+    needs_gradients: ClassVar[bool] = False  # whether the network must have gradients with respect to its input
 
     model: Network
     ball: Ball | None = None
@@ -143,8 +143,11 @@ class Explainer(ABC):
     def _measure(self, task: Task) -> Measured:
         """Return the overlaps and scores of a batch."""
 
-    def explain(self, x: Samples, target: Target = None) -> Explanation:
-        """Explain the decision at each sample of x (N, *shape): the predicted class, or the target."""
+    def explain(self, x: SampleSource, target: Target = None) -> Explanation:
+        """Explain the decision at each sample of x (N, *shape): the predicted class, or the target.
+
+        x may be a DataLoader with batches of samples or of pairs (x, y), in a fixed order.
+        """
         return self._explain(x, target, self.groups, show=self.progress)
 
     @overload
@@ -167,7 +170,7 @@ class Explainer(ABC):
         show_progress: bool = False,
     ) -> tuple[Tensor, ...]: ...
 
-    @_wrapped
+    @wrapped_once_more
     def attribute(
         self,
         inputs: Samples | tuple[Samples, ...],
@@ -179,8 +182,8 @@ class Explainer(ABC):
         """Captum's call: the attributions of `explain`, shaped like the inputs; a tuple of one gives a tuple of one.
 
         NoiseTunnel and sensitivity_max add noise to the inputs, which leaves a domain such as (0, 1). An input outside
-        the domain raises InputError; it is not clamped silently. For these methods, use an explainer whose ball has no
-        domain or a wide one, or a perturb_func that stays inside.
+        the domain raises InputError; it is not clamped silently. For these methods, wrap the explainer in
+        `pm.explainers.ClampedInputs`.
 
         Args:
             inputs: Samples (N, *shape), or a tuple with one tensor.
@@ -201,8 +204,14 @@ class Explainer(ABC):
             check_count("got perturbations_per_eval", perturbations_per_eval)
         mask = _only(feature_mask, "feature masks") if isinstance(feature_mask, tuple) else feature_mask
         groups = self.groups if mask is None else mask
-        with torch.enable_grad():  # Captum disables gradients, but some explainers need them
-            explanation = self._explain(inputs, target, groups, show_progress, perturbations_per_eval)
+        try:
+            with torch.enable_grad():  # Captum disables gradients, but some explainers need them
+                explanation = self._explain(inputs, target, groups, show_progress, perturbations_per_eval)
+        except OutsideDomainError as error:
+            raise OutsideDomainError(
+                f"{error}; for noise, as of Captum's NoiseTunnel or sensitivity_max, wrap the explainer: "
+                "pm.explainers.ClampedInputs(explainer)"
+            ) from error
         return explanation.attributions
 
     @property
@@ -220,7 +229,7 @@ class Explainer(ABC):
         return False
 
     def _explain(
-        self, x: Samples, target: Target | list[int], groups: grouping.Groups, show: bool, batch: int | None = None
+        self, x: SampleSource, target: Target | list[int], groups: grouping.Groups, show: bool, batch: int | None = None
     ) -> Explanation:
         started = time.perf_counter()
         x = as_samples(x, self.model).detach()
@@ -307,7 +316,7 @@ class Explainer(ABC):
         if "rigorous" in settings:
             settings["rigorous"] = rigorous
         taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
-        return settings_to_json({**settings, "ball": ball, **taken}, _MAX_RECORDED_ENTRIES)
+        return settings_to_json({**settings, "ball": ball, **taken}, MAX_RECORDED_ENTRIES)
 
     def _with_radius(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, rigorous: bool, show: bool) -> Ball:
         """Return the ball with numeric radii: "auto" is replaced by the proven radius of each sample."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from proofmap.errors import FileError, ProofmapError, first_line
+from proofmap.errors import FileError, InputError, ProofmapError, first_line
 from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.consistency import BOUNDS, LOWER, SEARCHED, check_explanation, json_copy
 from proofmap.explainers.explanation_file import check_names, read, write
 from proofmap.explainers.origin import Origin
 from proofmap.explainers.proven_scores import ProvenScores, tied
+from proofmap.explainers.samples.sample_choice import SampleChoice, chosen, chosen_samples
 from proofmap.explainers.upsampling import spread
 from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
@@ -31,6 +31,8 @@ from proofmap.verify.objective import decides
 from proofmap.verify.overlap import Overlap
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from proofmap.plots.figure_page import Picture
     from proofmap.proof.certificate import Certificate
     from proofmap.proof.make_certificate import ModelFile
@@ -100,20 +102,21 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, which: int | slice) -> Explanation:
-        """Return the explanation of one sample, as a batch of one, or of a slice of samples."""
-        if not isinstance(which, slice):
-            k = operator.index(which)
-            if not -len(self) <= k < len(self):
-                raise IndexError(f"got sample {k}, expected one of {len(self)}")
-            which = slice(k, k + 1 or None)
-        part: dict[str, Any] = {name: getattr(self, name)[which] for name in _STORED_TENSORS}
+    def __getitem__(self, which: SampleChoice) -> Explanation:
+        """Return the explanation of some samples.
+
+        which: a number (the result has one sample), a slice, a list of numbers, or a mask with one True or False per
+        sample. Lists and masks may be tensors, arrays or columns of a data frame. A sample may be chosen twice.
+        """
+        which = chosen_samples(which, len(self))
+        if not len(self.x[which]):
+            raise InputError(f"got an index that chooses none of {len(self)} samples, expected at least one sample")
+        shared = ("mask",) if len(self.mask) == 1 else ()  # one for all samples
+        part: dict[str, Any] = {name: getattr(self, name)[which] for name in _STORED_TENSORS if name not in shared}
         part |= {name: _sliced(side, which) for name, side in self._sides.items()}
-        if len(self.mask) == 1:
-            part["mask"] = self.mask
         if self.errors is not None:
             part[_ERRORS] = self.errors[which]
-        part["attributions"] = spread(part["scores"], part["mask"], self.smooth)
+        part["attributions"] = spread(part["scores"], part.get("mask", self.mask), self.smooth)
         made_from = None
         if self.made_from is not None:
             made_from = self.made_from[0], ball_of_samples(self.made_from[1], which, self.x)
@@ -123,7 +126,7 @@ class Explanation:
             self,
             **part,
             input_hash=hash_tensor(part["x"]),
-            settings=self.settings if radii is None else {**self.settings, "eps": radii[which]},
+            settings=self.settings if radii is None else {**self.settings, "eps": chosen(radii, which)},
             origin=None if self.origin is None else self.origin.part(which),
             made_from=made_from,
         )
@@ -254,6 +257,20 @@ class Explanation:
         except _MISFITS as error:
             raise FileError(f"{path} holds parts that do not fit together: {first_line(error)}") from error
 
+    def to_frame(self, columns: Sequence[str] | None = None) -> DataFrame:
+        """Return a tidy pandas frame: one row for each group of each sample.
+
+        Its columns are the sample, the group with its variables, the score, the ends `low` and `high` of the proven
+        interval of the true score, whether it is `proven` to differ from 0, the standard error of a mean over draws,
+        the rank (1 for the largest score; by absolute value if scores are signed), the classes and the method. An end
+        that is not proven is infinite. A group without variables in a sample has no row there.
+
+        columns: the names of the variables of a flat input, for the column `name`. pandas has to be installed.
+        """
+        from proofmap.explainers.samples.explanation_frame import explanation_frame
+
+        return explanation_frame(self, columns)
+
     def certificate(
         self,
         k: int | None = None,
@@ -345,6 +362,6 @@ def _tensors(bounds: Overlap) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in named.items() if tensor is not None}
 
 
-def _sliced(bounds: Overlap, which: slice) -> Overlap:
+def _sliced(bounds: Overlap, which: slice | Tensor) -> Overlap:
     parts: dict[str, Any] = {name: tensor[which] for name, tensor in _tensors(bounds).items()}
     return replace(bounds, **parts)

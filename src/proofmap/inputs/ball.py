@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from proofmap.errors import InputError
+from proofmap.errors import InputError, OutsideDomainError
 from proofmap.inputs.domain import Domain
 from proofmap.inputs.family import NORMS, TOLERANCE, Family, broadcasts, resolve_mask
 from proofmap.settings import parse_number
@@ -246,7 +246,7 @@ def _check_inside(x: Tensor, low: Tensor, high: Tensor) -> None:
     outside = torch.maximum(low - x, x - high) - slack
     if (outside > 0).any():
         worst = _first_index(outside == outside.max())
-        raise InputError(
+        raise OutsideDomainError(
             f"x leaves the domain: {float(x[worst]):g} at {worst} is not in [{float(low[worst]):g}, "
             f"{float(high[worst]):g}]: clamp x, or state the domain that x lives in"
         )

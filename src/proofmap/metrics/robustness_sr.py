@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.attack.pgd import nearest, restrict
+from proofmap.attack.pgd import adversaries, restrict
 from proofmap.bounds import Method
 from proofmap.errors import InputError
 from proofmap.graph import Graph, Network, bounded
@@ -60,8 +60,8 @@ class RobustnessSr(Metric[Samples]):
 
     norm: 1, 2 or inf. domain: as in `pm.Ball`; (-inf, inf) for no limits.
     steps: points of the curve, at most the number of variables.
-    rounds, attack_steps: the number of attacks that shorten the distance of a known adversary (`attack.nearest`), and
-    the gradient steps of each attack from x. Attacks are deterministic.
+    rounds, attack_steps: the number of attacks that shorten the distance of a known adversary, and the gradient steps
+    of each attack from x. Attacks are deterministic.
     The preset "paper": inf, (0, 1), largest 1, 10 steps, 5 rounds, 10 gradient steps. The paper only states PGD.
 
     bounds: the method of the lower bound, by default Backward(). halvings: steps of its bisection between 0 and the
@@ -149,7 +149,7 @@ class RobustnessSr(Metric[Samples]):
     def _attack(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
         """Return the distance of an adversary (n,); `largest` if none was found."""
         family = restrict(Ball(self.largest, self.norm, self.domain).at(x), free)
-        distance = nearest(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
+        distance, _ = adversaries(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
         return distance.clamp(max=self.largest)
 
     def _prove(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor, far: Tensor, available: int) -> Tensor:

@@ -36,7 +36,7 @@ class Stability(Metric[Explain]):
     over: "mean" takes the mean over the points instead of the maximum.
 
     Called as Stability(radius)(model, x, target, explainer) with explainer(x, target) -> attributions like x, target
-    (n,) int64, for example `eva.attribute`.
+    (n,) int64, for example the method `attribute` of `pm.EVA(model, ball)`.
 
     norm: p = 1, 2 or inf. half, domain: limits of z, as in `pm.Ball`. relative: divide by ||φ(x)||_2.
 

@@ -178,7 +178,7 @@ def _convex_or_concave(slope: Callable[[Tensor], Tensor]) -> Callable[[Node, Int
 # Float32 rounding errors of a curve's values. torch's own are at most 16 u (1 + |x| + |y|), or 16 u (1 + |y|) for
 # curves between -1 and 1, or 16 u |y| for powers, exp and log. Lines through them, found in float64, add 8.
 CURVE_ERRORS = 24
-_LARGEST_SLOPE = 2.0
+_LARGEST_SLOPE = 2.0  # at least the steepest slope of every curve without parameters
 
 # Nonlinear operations with known rounding errors. No rigorous bounds exist for the others.
 MAGNITUDES: dict[str, Callable[..., Magnitudes]] = {

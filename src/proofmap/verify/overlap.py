@@ -27,7 +27,7 @@ from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.rewrite.fold import has_extreme_weights
 from proofmap.graph.rewrite.probability_head import decision_margin, saturation_margin
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import SampleSource, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import largest_below, round_up
@@ -49,12 +49,12 @@ from proofmap.verify.objectives import Output, check_objective, objective_graph,
 
 _NOMINAL = torch.empty(0)  # placeholder for lower bounds that are not given: the values at x itself
 _SPENT = ("time", "memory", "units")  # reasons why a search stops before it knows all scores
-_DROPS_TIME_SHARE = 0.1  # of the search time, after it, for direct bounds of the scores that it left open
+_DROPS_TIME_SHARE = 0.1  # further share of the search time for direct bounds of the scores that it left open
 _FIRST_WORK_SHARE = 0.1  # share of the progress bar for the attack and the bounds before a search
-_ATTACK_TIME_SHARE = 0.25  # of the search time, at most, for lower bounds by attacks
-_FIRST_TIME_SHARE = 0.8  # of the search time: after it, the bounds before the search are not tightened further
+_ATTACK_TIME_SHARE = 0.25  # largest share of the search time for lower bounds by attacks
+_FIRST_TIME_SHARE = 0.8  # share of the search time after which the bounds before the search are not tightened further
 _LEAST_FIRST_SECONDS = 0.5  # per sample: time for these bounds even if the search time is shorter
-_LEAST_SEARCH_SECONDS = 1e-3
+_LEAST_SEARCH_SECONDS = 1e-3  # per sample: a search needs a positive time
 _DECISION_GAP = 1e-9  # gap of a search that only decides whether a value is below `enough`
 
 
@@ -170,7 +170,7 @@ class OverlapSettings:
 
 def overlap(
     model: Network,
-    x: Samples,
+    x: SampleSource,
     ball: Ball,
     *,
     groups: grouping.Groups = None,
@@ -413,9 +413,8 @@ def with_drops(
     crossed = ((ends[..., 0] > high) | (low > ends[..., 1])).any(1)
     if bool(crossed.any()):
         points = family.x[:, None] if found.points is None else found.points.to(family.x)
-        room = _rounding(graph, points, crossed[:, None].expand(points.shape[:2])).amax(
-            1, keepdim=True
-        )  # of both terms
+        both = _rounding(graph, points, crossed[:, None].expand(points.shape[:2]))  # errors of both terms
+        room = both.amax(1, keepdim=True)
         check_score_bounds(ends[..., 0], high, room)
         check_score_bounds(low, ends[..., 1], room)
     return replace(found, drops=torch.stack([ends[..., 0].minimum(high), ends[..., 1].maximum(low)], dim=2))

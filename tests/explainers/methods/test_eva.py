@@ -16,6 +16,7 @@ from proofmap.explainers.explainer import Measured, Task
 from proofmap.graph.rewrite.graph_cut import cut
 from tests.bounds.setting import BUDGET
 from tests.bounds.test_exact import exact_overlap, tiny
+from tests.explainers.making import draw
 from tests.models import MODELS, graph_of
 
 BALL = pm.Ball(0.01, domain=(0.0, 1.0))
@@ -191,7 +192,7 @@ def test_the_same_noise_serves_every_member(graph: pm.Graph, x: Tensor) -> None:
 
 def test_a_split_at_the_input_is_plain_eva_on_the_sampled_box(graph: pm.Graph, x: Tensor) -> None:
     found = HybridEVA(graph, BALL, groups=pm.groups.grid(4), split="input", samples=5, seed=3).explain(x)
-    delta = BALL.at(x).sample(5, torch.Generator().manual_seed(3))
+    delta = draw(BALL.at(x), 5, 3)
     low, high = delta.amin(0).clamp(max=0), delta.amax(0).clamp(min=0)
     boxes = pm.Family(x, low, high, float("inf"), torch.full((3,), 0.01), *mask_of(x))
     unit = torch.eye(10)

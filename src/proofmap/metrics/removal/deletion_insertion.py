@@ -55,22 +55,7 @@ def _check_steps(said: str, steps: Any) -> None:
 class Curve(Metric[Samples]):
     """The area under s_k = score(x with some variables at a baseline), k = floor(i G / steps) for i = 0 .. steps.
 
-    k is the number of most important variables, out of G.
-
-    baseline: a number, a tensor that broadcasts to x, `Uniform(low, high)`, `Mean()`, `Blur()` or `Darkest()`.
-    steps: points of the curve after the first, at most the number of variables; "all": one variable per step.
-    score: "softmax" or "logit" of the target class.
-    area: "mean": trapezoids over the fraction i / steps from 0 to 1; "sum": trapezoids of width one over i from 1 to
-        steps, without the unchanged sample, so that the area grows with the number of steps.
-    groups: the variables.
-
-    The presets set these settings. Values other than None override them.
-
-        paper    Uniform(), softmax, mean, pixels, 100 steps (the paper does not state the number of steps)
-        xplique  0, logit, mean, pixels, 10 steps
-        quantus  PixelFlipping with its area: Darkest(), softmax, sum, each entry, all steps. Only for Deletion.
-
-    batch: points in one batch of the model; by default about 16 MB.
+    k is the number of most important variables, out of G. `Deletion` describes the settings and presets.
     """
 
     preset: str = "paper"
@@ -130,7 +115,23 @@ class Curve(Metric[Samples]):
 class Deletion(Curve):
     """The area under the score while the most important variables are set to the baseline; lower is better.
 
-    s_k = score(x with the k most important variables at the baseline). It has the settings and presets of `Curve`.
+    It is the area under s_k = score(x with the k most important variables at the baseline), k = floor(i G / steps) for
+    i = 0 .. steps, out of G variables.
+
+    baseline: a number, a tensor that broadcasts to x, `Uniform(low, high)`, `Mean()`, `Blur()` or `Darkest()`.
+    steps: points of the curve after the first, at most the number of variables; "all": one variable per step.
+    score: "softmax" or "logit" of the target class.
+    area: "mean": trapezoids over the fraction i / steps from 0 to 1; "sum": trapezoids of width one over i from 1 to
+        steps, without the unchanged sample, so that the area grows with the number of steps.
+    groups: the variables.
+
+    The presets set these settings. Values other than None override them.
+
+        paper    Uniform(), softmax, mean, pixels, 100 steps (the paper does not state the number of steps)
+        xplique  0, logit, mean, pixels, 10 steps
+        quantus  PixelFlipping with its area: Darkest(), softmax, sum, each entry, all steps. Only for Deletion.
+
+    batch: points in one batch of the model; by default about 16 MB.
 
     >>> pm.metrics.Deletion()(model, x, None, maps)
     tensor([0.0526, 0.1971])
@@ -153,7 +154,7 @@ class Insertion(Curve):
     """The area under the score while the most important variables are inserted into the baseline; higher is better.
 
     s_k = score(the baseline with the k most important variables of x). The baseline is the same as in Deletion.
-    It has the settings and presets of `Curve`.
+    It has the settings of `Deletion`, and its presets except "quantus".
 
     >>> pm.metrics.Insertion()(model, x, None, maps)
     tensor([0.4713, 0.9806])
