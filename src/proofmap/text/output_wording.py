@@ -12,7 +12,7 @@ from proofmap.verify.objectives import Output, read_objective
 
 _NOUNS = {"up": "rise", "down": "fall", "both": "change"}
 _VERBS = {"up": "rises", "down": "falls", "both": "changes"}
-_VALUE_DIGITS = 5  # of the output at x
+_VALUE_DIGITS = 5  # significant digits of the output at x
 
 
 def explained_output(settings: Mapping[str, Any]) -> Output | None:

@@ -27,7 +27,7 @@ Logits: TypeAlias = Literal["margin", "class", "mean", "apart"]
 
 @dataclass(frozen=True)
 class Output:
-    """How far one output can rise or fall in the ball, measured from its value at x.
+    """The largest rise or fall of one output in the ball, measured from its value at x.
 
         "up"    max over δ of f_k(x + δ) - f_k(x)       "down"  max over δ of f_k(x) - f_k(x + δ)
         "both"  the larger of the two, the largest change
@@ -85,7 +85,7 @@ class Output:
 
     @property
     def region(self) -> bool:
-        """Whether the output is a region: the index has slices."""
+        """True if the output is a region: the index has slices."""
         return any(isinstance(p, slice) for p in self.places)
 
     @property

@@ -33,7 +33,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Explained:
+class ScoredQuestion:
     """Options of what is explained: the decision or one output, and the groups that are scored."""
 
     scoring: o.Scoring
@@ -43,7 +43,7 @@ class Explained:
 def explain(
     *,
     ball: o.BallOptions,
-    what: Explained,
+    what: ScoredQuestion,
     method: Annotated[
         str | None,
         unset(
