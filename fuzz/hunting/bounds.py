@@ -18,8 +18,8 @@ from fuzz.hunting.walks import Ground, check, check_linear, watched
 from proofmap import Ball, Family, Graph
 from proofmap.bounds import METHODS, Cases, Exact, Method, Sharing, named, solve
 from proofmap.errors import BoundError
-from proofmap.graph.rewrite.output_heads import output_and_one
-from proofmap.verify.objectives import Logits, Output
+from proofmap.graph.rewrite.output_heads import Reduction, output_and_one
+from proofmap.verify.objectives import Direction, Logits, Output
 from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap
 from proofmap.verify.radius import certified_radius
 from tests.bounds.setting import BUDGET, both_sides
@@ -128,7 +128,7 @@ class _Trial:
         (start,) = self.draw.wholes(1, 0, self.graph.classes - 1)
         (stop,) = self.draw.wholes(1, start + 1, self.graph.classes)
         name, sharing = self.draw.pick(list(METHODS)), self.draw.pick(get_args(Sharing))
-        reduce, direction = self.draw.pick(["mean", "maximum"]), self.draw.pick(["up", "down", "both"])
+        reduce, direction = self.draw.pick(get_args(Reduction)), self.draw.pick(get_args(Direction))
         objective = Output((slice(start, stop),), direction, reduce=reduce)
         graph = output_and_one(self.graph, range(start, stop), reduce)
         method = Exact(seconds=SEARCH_SECONDS) if name == "exact" else named(name)
