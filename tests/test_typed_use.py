@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -56,6 +57,15 @@ def test_the_first_lines_of_the_readme(tmp_path: Path) -> None:
     explanation.plot().savefig(tmp_path / "fours.png")
 
 
+def test_figures_in_the_width_of_a_paper(tmp_path: Path) -> None:
+    explanation = pm.EVA(MODEL, pm.Ball(0.05)).explain(ROWS)
+    panels = Figure().subplots(1, 2)
+    explanation.plot(ax=panels, cmap="cividis", title=["a", "b"], panels="scores")
+    with pm.plots.paper(columns=2):
+        assert_type(explanation.plot(panels=["scores"]), Picture)
+    explanation.summary(title="rows", panels=["samples"]).savefig(tmp_path / "rows.pdf")
+
+
 @pytest.mark.slow
 def test_the_steps_of_the_tutorial(tmp_path: Path) -> None:
     model = pm.zoo.mnist_mlp()
@@ -88,6 +98,10 @@ def test_bounds() -> None:
     assert_type(over.frozen <= 0, Tensor)
     assert_type(over.certified, bool)
     assert_type(over.points, Tensor | None)
+    curve = pm.curve(MODEL, ROWS, [0.01, 0.1], domain=(0.0, 1.0), steps=2, progress=False)
+    assert_type(curve, pm.OverlapCurve)
+    assert_type(curve.upper, Tensor)
+    assert_type(curve[0].radius, pm.Radius)
     assert_type(pm.certified_radius(MODEL, ROWS, norm=float("inf"), domain=(0.0, 1.0)), Tensor)
     assert_type(ball.at(x), pm.Family)
     assert_type(pm.trace(MODEL, x), pm.Graph)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proofmap import bounds, data, explainers, metrics, zoo
+from proofmap import bounds, data, explainers, metrics, plots, zoo
 from proofmap.bench.compare import compare
 from proofmap.errors import (
     BoundError,
@@ -37,6 +37,7 @@ from proofmap.inputs import groups
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.domain import Domain
 from proofmap.inputs.family import Family
+from proofmap.plots.curves.overlap_curve import OverlapCurve, curve
 from proofmap.verify import objectives
 from proofmap.verify.overlap import Overlap, overlap
 from proofmap.verify.radius import Radius, certified_radius, radius
@@ -64,6 +65,7 @@ __all__ = [
     "NestedEVA",
     "NoiseEVA",
     "Overlap",
+    "OverlapCurve",
     "PathEVA",
     "ProbableEVA",
     "ProofmapError",
@@ -76,6 +78,7 @@ __all__ = [
     "certified_radius",
     "compare",
     "concat",
+    "curve",
     "data",
     "explain",
     "explainers",
@@ -85,6 +88,7 @@ __all__ = [
     "metrics",
     "objectives",
     "overlap",
+    "plots",
     "radius",
     "trace",
     "zoo",

@@ -11,7 +11,8 @@ import pytest
 
 import proofmap as pm
 from proofmap.bench import table_text
-from proofmap.bench.statistics import Column, Mark, Table, tabulate
+from proofmap.bench.marks import Mark
+from proofmap.bench.statistics import Column, Table, tabulate
 from proofmap.storage.exported_tables import latex_text
 
 LOW, HIGH = Column("deletion", "Deletion", False), Column("f_1", "F_1 at 50%", True)

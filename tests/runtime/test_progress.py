@@ -9,6 +9,7 @@ import threading
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -225,3 +226,55 @@ def test_bars_are_drawn_in_one_place() -> None:
     package = Path(pm.__file__).parent
     drawing = {file.relative_to(package).as_posix() for file in package.rglob("*.py") if "tqdm" in file.read_text()}
     assert drawing == {"runtime/progress_bar.py"}
+
+
+class Cell:
+    """The output of a notebook's cell: what a stored notebook would contain, and every line that was shown."""
+
+    def __init__(self) -> None:
+        self.stored: list[str] = []
+        self.shown: list[str] = []
+
+    def display(self, content: dict[str, str], *, raw: bool, display_id: bool) -> Cell:
+        assert raw
+        assert display_id
+        self.stored.append(content["text/plain"])
+        self.shown.append(content["text/plain"])
+        return self
+
+    def update(self, content: dict[str, str], *, raw: bool) -> None:
+        assert raw
+        self.stored[-1] = content["text/plain"]
+        self.shown.append(content["text/plain"])
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
+    made, module = Cell(), ModuleType("IPython.display")
+    module.display = made.display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    return made
+
+
+def test_a_notebook_keeps_no_bar(clock: Clock, cell: Cell, capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressBar(2, "EVA") as bar:
+        for _ in range(2):
+            with bar.work():
+                for k in range(10):
+                    clock.now += 1
+                    report(k / 10, "layer 3 of 9")
+    assert cell.stored == [""]
+    assert cell.shown[0].startswith("EVA:")
+    assert any("1 of 2 samples, layer 3 of 9" in line and " 50%|" in line for line in cell.shown)
+    assert all(len(line) <= 100 for line in cell.shown)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_short_work_leaves_no_output_in_a_notebook(clock: Clock, cell: Cell) -> None:
+    with ProgressBar(5, "EVA") as bar:
+        for _ in range(5):
+            clock.now += 0.15
+            bar.advance()
+    assert cell.shown == []

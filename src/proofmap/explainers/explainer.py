@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import wraps
+from html import escape
 from inspect import get_annotations
 from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
@@ -39,6 +40,7 @@ from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_count, check_settings, count
 from proofmap.storage.hashing import hash_graph, hash_tensor, versions
 from proofmap.storage.records import JSON, settings_to_json
+from proofmap.text.wording import around
 from proofmap.verify.objectives import Output, objective_graph, refuse_target
 from proofmap.verify.overlap import method_of
 from proofmap.verify.radius import certified_radius
@@ -138,6 +140,31 @@ class Explainer(ABC):
                 order[name] = None
         settings = {field.name for field in fields(self) if field.init}
         return [name for name in order if name in settings]
+
+    def _stated(self) -> dict[str, str]:
+        """Return the model, the ball in words, and the settings that differ from their defaults."""
+        own = {} if self.ball is None else settings_to_json({"ball": self.ball}, MAX_RECORDED_ENTRIES)
+        ball = around(own, count=0) if own else "each sample's own proven ε"
+        defaults = {one.name: one.default for one in fields(self)}
+        names = [name for name in self._setting_names() if name not in ("model", "ball", *COSTS)]
+        values = {name: getattr(self, name) for name in names}
+        changed = {name: value for name, value in values.items() if not _is_default(value, defaults[name])}
+        return {"model": type(self.model).__name__, "ball": ball} | {name: _short(v) for name, v in changed.items()}
+
+    def __repr__(self) -> str:
+        settings = [
+            f"{name}=<{value}>" if name == "ball" else f"{name}={value}" for name, value in self._stated().items()
+        ]
+        return f"{type(self).__name__}({', '.join(settings)})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the settings for notebooks."""
+        rows = "".join(
+            f'<tr><td>{name}</td><td style="text-align: left">{escape(value)}</td></tr>'
+            for name, value in self._stated().items()
+        )
+        use = f"explain(x) scores groups of variables; guarantee: {self.guarantee}"
+        return f"<strong>{type(self).__name__}</strong><table>{rows}</table><small>{use}</small>"
 
     @abstractmethod
     def _measure(self, task: Task) -> Measured:
@@ -332,6 +359,15 @@ class Explainer(ABC):
 def _recorded_shape(graph: Graph, objective: object) -> dict[str, JSON]:
     """Return the shape of the model's output, for the record of an explained output."""
     return {"output_shape": list(shape_of_outputs(graph))} if isinstance(objective, Output) else {}
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (not isinstance(value, Tensor) and type(value) is type(default) and value == default)
+
+
+def _short(value: Any) -> str:
+    """Return the repr of a setting, or the shape of a tensor."""
+    return f"tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r:.200}"
 
 
 def _only(tensors: tuple[Samples, ...], what: str) -> Samples:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,12 +26,16 @@ from proofmap.runtime.outward_numbers import NOT_COVERED, Guarantee, format_over
 from proofmap.settings import check_count
 from proofmap.storage.hashing import hash_tensor
 from proofmap.storage.records import JSON
+from proofmap.text.notebook_html import picture_html
 from proofmap.verify.objective import decides
 from proofmap.verify.overlap import Overlap
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from pandas import DataFrame
 
+    from proofmap.plots.figure_look import Number
     from proofmap.plots.figure_page import Picture
     from proofmap.proof.certificate import Certificate
     from proofmap.proof.make_certificate import ModelFile
@@ -311,30 +314,85 @@ class Explanation:
 
         return certificate(self, k, leaves, seconds, file, half, progress)
 
-    def plot(self, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None) -> Picture:
-        """Draw a matplotlib figure, one row per sample: image, map and overlay, or the largest scores of a flat input.
+    def plot(
+        self,
+        columns: Sequence[str] | None = None,
+        class_names: Sequence[str] | None = None,
+        *,
+        tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        ax: Axes | Iterable[Any] | None = None,
+        cmap: str | Colormap | None = None,
+        title: str | Sequence[str] | None = None,
+        panels: str | Sequence[str] | None = None,
+        mean: Number | None = None,
+        std: Number | None = None,
+    ) -> Picture:
+        """Draw a matplotlib figure, one row per sample. The titles are the verdicts.
 
-        columns: the names of the variables of a flat input. class_names: the names of the classes. Both are numbers by
-        default.
+        An image has the panels "input", "map", "overlay" and "scores", the largest scores as bars. A flat input has
+        "scores", a series with windows "series" and "scores", and a sequence of tokens "tokens" and "scores".
+
+        Args:
+            columns: The names of the variables of a flat input, by default their numbers.
+            class_names: The names of the classes, by default their numbers.
+            tokens: The names of the tokens of a sequence (T, D), for all samples or for each.
+            ax: Axes to draw into, one for each panel, sample by sample. By default a new figure.
+            cmap: The colour map of the scores.
+            title: The titles, one for each sample.
+            panels: The panels to draw, in this order.
+            mean: The mean of the normalisation (v - mean) / std that made x from pixels v, to show the image itself.
+            std: The standard deviation of this normalisation.
+
+        Returns:
+            The figure; with `ax`, the figure of these axes.
+
+        Raises:
+            InputError: Names, axes, titles or panels do not fit the explanation.
         """
         from proofmap.plots.explanation_figure import draw  # imports matplotlib, which takes a while
+        from proofmap.plots.figure_look import Look
 
-        return draw(self, columns=columns, class_names=class_names)
+        look = Look(ax, cmap, title, panels, mean, std)
+        return draw(self, columns=columns, class_names=class_names, tokens=tokens, look=look)
 
-    def summary(self, columns: Sequence[str] | None = None) -> Picture:
+    def summary(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        ax: Axes | Iterable[Any] | None = None,
+        cmap: str | Colormap | None = None,
+        title: str | None = None,
+        panels: str | Sequence[str] | None = None,
+    ) -> Picture:
         """Draw a matplotlib figure of all samples: the mean score of each group, and each sample's score as a dot.
 
-        columns: the names of the variables of a flat input. All samples must have the same groups.
+        All samples must have the same groups. columns: the names of the variables of a flat input. ax, title: as for
+        `plot`. cmap: the colour map of the dots. panels: "mean", "samples" or both.
         """
+        from proofmap.plots.figure_look import Look
         from proofmap.plots.summary_figure import summary
 
-        return summary(self, columns)
+        return summary(self, columns, Look(ax, cmap, title, panels))
 
-    def atlas(self, class_names: Sequence[str] | None = None) -> Picture:
-        """Draw the result of `TargetedEVA.explain_all` in one figure: one row per sample, one column per class."""
+    def atlas(
+        self,
+        class_names: Sequence[str] | None = None,
+        *,
+        ax: Axes | Iterable[Any] | None = None,
+        cmap: str | Colormap | None = None,
+        title: str | Sequence[str] | None = None,
+        panels: Sequence[str | int] | None = None,
+        mean: Number | None = None,
+        std: Number | None = None,
+    ) -> Picture:
+        """Draw the result of `TargetedEVA.explain_all` in one figure: one row per sample, one column per class.
+
+        The options are those of `plot`. panels: the columns to draw, "input" and numbers of classes.
+        """
         from proofmap.plots.class_atlas import atlas
+        from proofmap.plots.figure_look import Look
 
-        return atlas(self, class_names)
+        return atlas(self, class_names, Look(ax, cmap, title, panels, mean, std))
 
     @cached_property
     def _png(self) -> bytes | None:
@@ -348,13 +406,7 @@ class Explanation:
         return self._png
 
     def _repr_html_(self) -> str:
-        from base64 import b64encode
-
-        text = escape(repr(self))
-        if self._png is None:
-            return f"<pre>{text}</pre>"
-        source = f"data:image/png;base64,{b64encode(self._png).decode()}"
-        return f'<img src="{source}" alt="{text}" style="max-width: 100%"><br><code>{text}</code>'
+        return picture_html(self._png, [repr(self)])
 
 
 def _tensors(bounds: Overlap) -> dict[str, Tensor]:

@@ -143,6 +143,11 @@ class Metric(ABC, Generic[_Judged_contra]):
         drawn = isinstance(settings.get("baseline"), Uniform)
         return cls(**({"baseline": Uniform(*ends_of(ball, values))} if drawn else {}))
 
+    @property
+    def scale_free(self) -> bool:
+        """True if a map multiplied by a positive number has the same value; only then, tables mark the best method."""
+        return True
+
     @abstractmethod
     def _values(self, case: Case) -> Tensor:
         """Return the value of each sample (N,)."""

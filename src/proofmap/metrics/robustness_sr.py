@@ -32,7 +32,7 @@ from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Bounds of d = min(distance to the nearest adversary, largest), for each sample and number of free variables.
+    """Bounds of d = min(infimum of distances of adversaries, largest), for each sample and number of free variables.
 
     proven <= d <= found, in exact arithmetic.
 
@@ -50,11 +50,12 @@ class Distances:
 class RobustnessSr(Metric[Samples]):
     """The mean distance to the nearest adversary that is found when only the k most important variables may change.
 
-        d_k = min ||δ||_p over δ with δ_i = 0 outside the k most important variables, x + δ in the domain, and
+        d_k = inf ||δ||_p over δ with δ_i = 0 outside the k most important variables, x + δ in the domain, and
               max over c' != c of f_c'(x + δ) - f_c(x + δ) > 0,
 
     for k = floor(i G / steps), i = 1 .. steps, and the area under it by trapezoids over k / G from 1 / steps to 1,
-    divided by that width. Lower is better. An attack gives an upper bound of d_k; `both` adds a certified lower bound.
+    divided by that width. Lower is better. d_k is an infimum: at this distance there is only a tie. An attack gives an
+    upper bound of d_k; `both` adds a certified lower bound.
     An adversary for few variables is also one for more variables, so neither curve rises with k. If no adversary was
     found, `largest` is used for d_k.
 

@@ -264,6 +264,37 @@ def family_overlap(
         return replace(overlap_of(graph, family, logits, torch.zeros_like(classes), forms, how), value=start)
 
 
+def two_sided_overlap(graph: Graph, family: Family, target: Tensor, how: OverlapSettings) -> Overlap:
+    """Bound the overlap of a family without groups from both sides; without a search, an attack gives the lower side.
+
+    If the upper bound is rigorous, the value at the attacked point is lowered by all rounding errors.
+    """
+    over = family_overlap(graph, family, target, how)
+    if how.method.search is not None:
+        return over
+    with full_precision(family.x.device), torch.no_grad():
+        forms = forms_of(logits_of(graph, family.x), target, None, how.objective)
+        met = attack_lower_bounds(graph, family, forms, how.available)
+        room = torch.zeros_like(met.value) if over.rigorous else _room(graph, met, over.full[:, None])
+    reached = over.full_lower.maximum(attained_value(graph, met.points[:, 0], target, how, over.rigorous))
+    check_attained(reached, over.full, room[:, 0])
+    return replace(over, full_lower=reached.minimum(over.full), points=met.points)
+
+
+def attained_value(graph: Graph, points: Tensor, target: Tensor, how: OverlapSettings, rigorous: bool) -> Tensor:
+    """Return a lower bound (N,) of the overlap of every ball that contains the points (N, *shape), in their type.
+
+    It is the value there in float64, rounded down; with `rigorous`, also minus all rounding errors.
+    """
+    with full_precision(points.device), torch.no_grad():
+        forms = forms_of(logits_of(graph, points), target, None, how.objective)
+        exact = graph.to(points.device, torch.float64)
+        value = nominal(forms.double(), exact(points.double()).flatten(1), how.objective)
+        if rigorous:
+            value = value.minimum(_rigorous_value_at(graph, points, forms, how).double())
+        return -round_up(-value, points.dtype)
+
+
 def _bounded_overlap(
     graph: Graph, family: Family, logits: Tensor, classes: Tensor, forms: Tensor, how: OverlapSettings
 ) -> Overlap:
@@ -273,7 +304,7 @@ def _bounded_overlap(
     value = round_up(value, at_x.dtype)
     if not how.rigorous:
         return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
-    least = _rigorous_value_at_x(graph, family, forms, how).minimum(at_x)[:, None].minimum(value)
+    least = _rigorous_value_at(graph, family.x, forms, how).minimum(at_x)[:, None].minimum(value)
     return Overlap(value[:, 0], value[:, 1:], at_x, classes, True, least[:, 0], least[:, 1:], rigorous=True)
 
 
@@ -306,10 +337,13 @@ def _probability_margin(graph: Graph, how: OverlapSettings) -> float:
     return max(decision_margin(graph.taken_off), saturated)
 
 
-def _rigorous_value_at_x(graph: Graph, family: Family, forms: Tensor, how: OverlapSettings) -> Tensor:
-    """Return a rigorous lower bound (N,) of the overlap at x itself, by the same kind of bounds as the upper bounds."""
+def _rigorous_value_at(graph: Graph, points: Tensor, forms: Tensor, how: OverlapSettings) -> Tensor:
+    """Return a rigorous lower bound (N,) of the overlap at a point of each ball (N, *shape), such as x itself.
+
+    It uses the same kind of bounds as the upper bounds.
+    """
     method = CrownIBP() if any(plan.final for plan in how.method.plans) else IBP()
-    value = lower_bounds_at_points(graph, family.x, forms, method, how.available)
+    value = lower_bounds_at_points(graph, points, forms, method, how.available)
     below = join(value.masked_fill(~forms.any(2), 0)[:, None], how.objective)[:, 0]
     return torch.nextafter(below, torch.full_like(below, -inf)) if how.objective == "apart" else below
 

@@ -31,6 +31,7 @@ from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part, report
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_count, check_flag
+from proofmap.text.radius_table import radius_html, radius_line
 from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
 
 _ATTACK_RESTARTS = 2  # random starts of the attack on each ball
@@ -48,11 +49,13 @@ _MOST_TRIALS = 32  # trials after which the search ends in any case
 _CONTRADICTION = 1e-4  # relative: a radius proven this far beyond an adversary contradicts it
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Radius:
     """Robustness radii: the decision holds up to `proven`, and `points` at distance `refuted` have another class.
 
     >>> found = pm.radius(model, x, domain=(0.0, 1.0), steps=4)
+    >>> found
+    Radius(2 samples, proven 0.0263626 to 0.0329832, refuted 0.0602576 to 0.0959512)
     >>> bool((found.proven <= found.refuted).all())
     True
     >>> bool((model(found.points).argmax(1) != model(x).argmax(1)).all())
@@ -63,6 +66,15 @@ class Radius:
     refuted: Tensor  # (N,) distance of the nearest adversary found, or inf
     points: Tensor  # (N, *shape) the adversaries, or x itself if none was found
     rigorous: bool = False  # whether `proven` covers all rounding errors
+
+    def __len__(self) -> int:
+        return len(self.proven)
+
+    def __repr__(self) -> str:
+        return f"Radius({radius_line(self.proven.tolist(), self.refuted.tolist(), self.rigorous)})"
+
+    def _repr_html_(self) -> str:
+        return radius_html(self.proven.tolist(), self.refuted.tolist(), self.rigorous)
 
 
 def radius(
