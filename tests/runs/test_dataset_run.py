@@ -277,6 +277,12 @@ def test_invalid_arguments_are_refused_before_any_work(
             InputError,
             r"output has shape \(N, 2, 2\), which is no list of classes",
         ),
+        (
+            nn.Linear(3, 2),
+            job(groups=None, settings={"objective": pm.objectives.Output(0, "up")}),
+            InputError,
+            "got a run with objective=Output.*the tables of a run count decisions",
+        ),
         (nn.Linear(3, 2), job(groups=pm.groups.superpixels(4)), InputError, r"got flat samples \(3,\)"),
         (
             nn.Linear(3, 2),

@@ -21,6 +21,7 @@ from proofmap.errors import InputError
 from proofmap.explainers import Attributor, HybridEVA, as_attributor
 from proofmap.explainers.explanation import Guarantee
 from proofmap.graph import Graph
+from proofmap.graph.classes import require_classes
 from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Grid, Groups, SampleGrouping, pixels, resolve
@@ -29,7 +30,6 @@ from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runs.chunk import DROP_BOUNDS, LOWER_BOUNDS
 from proofmap.storage.hashing import hash_graph, versions
 from proofmap.storage.records import settings_to_json, to_json
-from proofmap.verify.objectives import objective_graph, refuse_target
 
 _MAX_CHUNK_SAMPLES = 1000  # samples per chunk: they are explained together, and repeated together after an interruption
 _JOB_ARGUMENTS = {
@@ -143,8 +143,12 @@ class Setup:
         """
         method = self.method()
         objective = getattr(method, "objective", "margin")
-        objective_graph(self.graph, objective)  # raises InputError for outputs that do not exist
-        refuse_target(objective, self.job.target)
+        if not isinstance(objective, str):
+            raise InputError(
+                f"got a run with objective={objective!r}, expected one of the classes, such as 'margin': the tables of "
+                "a run count decisions; explain single outputs by pm.EVA, or by proofmap explain --output"
+            )
+        require_classes(self.graph)
         if isinstance(method, HybridEVA):
             cut(self.graph, method.split)
         if self.mask is None:
