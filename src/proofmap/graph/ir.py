@@ -20,6 +20,7 @@ from proofmap.errors import InputError
 from proofmap.graph.ops import UNSIGNED, compute
 from proofmap.graph.rewrite.probability_head import PROBABILITY_HEADS
 from proofmap.graph.walk import push
+from proofmap.inputs.several_inputs import InputPart
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +115,8 @@ class Graph:
     A graph can be called like the module it was made from, and returns logits, or outputs of any shape in one row.
     `taken_off` names the function from logits to probabilities that the model itself ends in. `output_shape` is the
     shape of the model's output for one sample, if it is not (classes,). `file` names the ONNX file that computes
-    exactly this graph: code that changes the nodes must set it to None.
+    exactly this graph: code that changes the nodes must set it to None. `parts` are the inputs of a
+    model with several, whose joined vector is the graph's input.
 
     >>> graph = pm.trace(model, x)
     >>> len(graph.nodes), graph.classes, graph(x).shape
@@ -126,6 +128,7 @@ class Graph:
     taken_off: str | None = None
     file: ModelFile | None = None
     output_shape: tuple[int, ...] | None = None
+    parts: tuple[InputPart, ...] = ()
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
