@@ -39,6 +39,10 @@ class Break:
 
 TIED, DEFAULT = "tests/test_tied_classes.py", "tests/test_rigorous_default.py"
 SCALAR = "tests/rules/test_scalar.py"
+OUTPUTS, ONE_LOGIT = "tests/verify/test_objectives.py", "tests/test_one_logit.py"
+VERIFIED_LOGIT = f"{ONE_LOGIT}::test_the_model_that_runs_decides_by_the_sign"
+ONE_OUTPUT, WITHIN = "tests/proof/test_one_output.py", "tests/cli/commands/test_verify_outputs.py"
+OUTPUT_WORDS = "tests/text/test_output_wording.py"
 CURVE_FILE, CURVE = "plots/curves/overlap_curve.py", "tests/plots/curves"
 WEIGHTS = "tests/graph/torch/test_trace.py::test_weights_that_are_not_finite_are_refused"
 FOLLOWED, LAYERS, MASKED = (
@@ -2267,6 +2271,66 @@ BREAKS = [
         "if sha256(content).hexdigest() != self.recorded.get(row):",
         "if False:",
         RUN_CERTIFIED,
+    ),
+    Break(
+        "verify/objective.py",
+        "torch.stack([torch.ones_like(start), -start], dim=1)",
+        "torch.stack([torch.ones_like(start), 0 * start], dim=1)",
+        OUTPUTS,
+    ),
+    Break(
+        "verify/objective.py",
+        '"down": -rise, "both": torch.cat([rise, -rise], dim=1)',
+        '"down": -rise, "both": rise',
+        OUTPUTS,
+    ),
+    Break("verify/onehot_overlap.py", "None if self.start is None else self.start[owner]", "None", OUTPUTS),
+    Break(
+        "graph/rewrite/output_heads.py",
+        'graph = _appended(graph, "output.largest", "max_pool"',
+        'graph = _appended(graph, "output.largest", "avg_pool"',
+        OUTPUTS,
+    ),
+    Break("graph/rewrite/output_heads.py", 'if last.op == "sigmoid":', "if False:", OUTPUTS),
+    Break(
+        "graph/rewrite/output_heads.py",
+        'return replace(_appended(graph, "outputs.sigmoid", "sigmoid", (1,)), taken_off=None)',
+        "return replace(graph, taken_off=None)",
+        OUTPUTS,
+    ),
+    Break(
+        "graph/rewrite/output_heads.py",
+        "both = torch.tensor([[0.0], [1.0]])\n    named",
+        "both = torch.tensor([[1.0], [0.0]])\n    named",
+        ONE_LOGIT,
+    ),
+    Break(
+        "graph/rewrite/probability_head.py",
+        "return torch.cat([torch.zeros_like(outputs), outputs], 1)",
+        "return torch.cat([outputs, torch.zeros_like(outputs)], 1)",
+        VERIFIED_LOGIT,
+    ),
+    Break("proof/check.py", "np.array([[0], [1]]), (2,))", "np.array([[1], [0]]), (2,))", ONE_OUTPUT),
+    Break(
+        "proof/check.py",
+        'require(classes == with_classes(network), "it',
+        'require([with_classes(network)], "it',
+        ONE_OUTPUT,
+    ),
+    Break(
+        "cli/commands/verify_outputs.py",
+        "Fraction(upper) + apart <= query.limit",
+        "Fraction(upper) + apart <= 1.1 * query.limit",
+        WITHIN,
+    ),
+    Break(
+        "cli/commands/verify_outputs.py", "not proven and reached > query.limit", "not proven and reached >= 0", WITHIN
+    ),
+    Break(
+        "text/output_wording.py",
+        'format_overlap(math.nextafter(value + upper, math.inf), "certified")',
+        'format_overlap(value + upper, "sampled")',
+        OUTPUT_WORDS,
     ),
     Break("inputs/several_inputs.py", "else ball._radii(value))", "else ball._radii(value) / 2)", SEVERAL),
     Break("inputs/several_inputs.py", "tuple(start + column for column", "tuple(column for column", SEVERAL),

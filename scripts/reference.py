@@ -20,6 +20,7 @@ PAGE_FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 MODULES = (
     "bounds",
     "groups",
+    "objectives",
     "metrics",
     "explainers",
     "plots",

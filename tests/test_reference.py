@@ -86,6 +86,7 @@ def names_of(page: str) -> set[str]:
 
 FOREIGN = {  # names of scikit-learn, files, commands, and keys of what users pass
     *("GridSearchCV", "LinearSVC", "LogisticRegression", "MLPClassifier", "Pipeline", "SGDClassifier"),
+    *("Lasso", "LinearRegression", "MLPRegressor", "Ridge", "SGDRegressor"),
     *("NOTICE.md", "registry.py", "data_batch_1.bin", "data_batch_5.bin", "test_batch.bin", "sha256sum"),
     *("labels.csv", "class_index", "feature_mask", "device", "proofmap.zoo"),
     "estimator.classes_",

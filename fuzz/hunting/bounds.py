@@ -18,7 +18,8 @@ from fuzz.hunting.walks import Ground, check, check_linear, watched
 from proofmap import Ball, Family, Graph
 from proofmap.bounds import METHODS, Cases, Exact, Method, Sharing, named, solve
 from proofmap.errors import BoundError
-from proofmap.verify.objective import Objective
+from proofmap.graph.rewrite.output_heads import Reduction, output_and_one
+from proofmap.verify.objectives import Direction, Logits, Output
 from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap
 from proofmap.verify.radius import certified_radius
 from tests.bounds.setting import BUDGET, both_sides
@@ -56,12 +57,13 @@ class _Trial:
         checks: list[Callable[[], None]] = [self._linear]
         for name in (*METHODS, self.draw.pick(_JOINED)):
             sharing = self.draw.pick(get_args(Sharing))
-            objective = self.draw.pick([one for one in get_args(Objective) if name != "exact" or one != "apart"])
+            objective = self.draw.pick([one for one in get_args(Logits) if name != "exact" or one != "apart"])
             checks += [lambda n=name, s=sharing: self._sides(n, s)]  # type: ignore[misc]
             checks += [lambda n=name, s=sharing, o=objective: self._overlap(n, s, o)]  # type: ignore[misc]
         checks += [self._nothing_moves, self._orders, self._memory]
         if self.draw.chance(0.2):
             checks.append(self._radius)
+        checks.append(self._output)
         for one in checks:
             finding = self._outcome(one)
             if finding is not None:
@@ -107,7 +109,7 @@ class _Trial:
             raise Found("unsound", f"{what} reaches {float(excess.max()):.3g} beyond its bound{frozen} ({dtype})")
         self.tally.near(share)
 
-    def _overlap(self, name: str, sharing: Sharing, objective: Objective) -> None:
+    def _overlap(self, name: str, sharing: Sharing, objective: Logits) -> None:
         """Check the overlap at points against its bounds, for a random target class."""
         target = torch.tensor(self.draw.wholes(self.family.count, 0, self.graph.classes - 1))
         rival = (target + 1) % self.graph.classes if self.draw.chance(0.3) else None
@@ -119,9 +121,28 @@ class _Trial:
         self._holds(f"{name}, {sharing}: the overlap {objective!r}", reached, bound, 2 * self._size(name))
         self._nominal(overlap, target, rival, objective, self._size(name))
 
-    def _nominal(
-        self, overlap: Overlap, target: Tensor, rival: Tensor | None, objective: Objective, size: Tensor
-    ) -> None:
+    def _output(self) -> None:
+        """Check the change of a random output, or of a random region of outputs, against its bounds."""
+        if self.graph.taken_off is not None:  # the outputs are then other numbers than the logits
+            return
+        (start,) = self.draw.wholes(1, 0, self.graph.classes - 1)
+        (stop,) = self.draw.wholes(1, start + 1, self.graph.classes)
+        name, sharing = self.draw.pick(list(METHODS)), self.draw.pick(get_args(Sharing))
+        reduce, direction = self.draw.pick(get_args(Reduction)), self.draw.pick(get_args(Direction))
+        objective = Output((slice(start, stop),), direction, reduce=reduce)
+        graph = output_and_one(self.graph, range(start, stop), reduce)
+        method = Exact(seconds=SEARCH_SECONDS) if name == "exact" else named(name)
+        overlap = family_overlap(graph, self.family, None, OverlapSettings(method, BUDGET, sharing, objective))
+        assert overlap.value is not None
+        picked = self.logits[..., start:stop]
+        change = (picked.mean(3) if reduce == "mean" else picked.amax(3)) - overlap.value.double()[None, :, None]
+        moved = {"up": change, "down": -change, "both": change.abs()}[direction]
+        bound = torch.cat([overlap.full[:, None], overlap.frozen], 1)[..., None]
+        self._holds(
+            f"{name}, {sharing}: the change of {objective.text}", reach(moved[..., None]), bound, 4 * self._size(name)
+        )
+
+    def _nominal(self, overlap: Overlap, target: Tensor, rival: Tensor | None, objective: Logits, size: Tensor) -> None:
         """Check the overlap at x: it equals its definition, and no bound lies below it."""
         at_x = values_of(self.graph, self.family.x[None])[self.graph.output].flatten(2).unsqueeze(2)
         expected = overlap_at(at_x, target, rival, objective)[:, 0, 0]
@@ -206,7 +227,7 @@ def reach(values: Tensor) -> Tensor:
     return torch.cat([best.amax(1, keepdim=True), best[:, 1:]], 1)
 
 
-def overlap_at(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
+def overlap_at(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Logits) -> Tensor:
     """Compute the overlap of logits (P, N, members, classes) from its definition: (N, members, 1)."""
     aim = logits.gather(3, target[None, :, None, None].expand(*logits.shape[:3], 1))
     rivals = one_hot(target, logits.shape[3]).bool().logical_not() if rival is None else one_hot(rival, logits.shape[3])

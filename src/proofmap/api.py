@@ -38,6 +38,7 @@ from proofmap.inputs.ball import Ball
 from proofmap.inputs.domain import Domain
 from proofmap.inputs.family import Family
 from proofmap.plots.curves.overlap_curve import OverlapCurve, curve
+from proofmap.verify import objectives
 from proofmap.verify.model_comparison import ModelComparison, compare_models
 from proofmap.verify.overlap import Overlap, overlap
 from proofmap.verify.radius import Radius, certified_radius, radius
@@ -88,6 +89,7 @@ __all__ = [
     "groups",
     "load",
     "metrics",
+    "objectives",
     "overlap",
     "plots",
     "radius",

@@ -83,11 +83,14 @@ EXPLAINER_ENTRIES: Mapping[str, ExplainerEntry] = MappingProxyType(
 )
 
 
-def objective_of(name: str, settings: Mapping[str, Any]) -> str:
-    """Return the objective whose overlap a method bounds, from its settings or by default "margin"."""
+def objective_of(name: str, settings: Mapping[str, Any]) -> Any:
+    """Return the objective whose overlap a method bounds, from its settings or by default "margin".
+
+    It is a word, or the record of an objective about one output.
+    """
     entry = EXPLAINER_ENTRIES.get(name)
     usual = {} if entry is None else {field.name: field.default for field in fields(entry.kind)}
-    return str(settings.get("objective", usual.get("objective", "margin")))
+    return settings.get("objective", usual.get("objective", "margin"))
 
 
 COMPARED = tuple(name for name, method in EXPLAINER_ENTRIES.items() if not method.target)  # they explain the prediction

@@ -82,7 +82,10 @@ COMPLETED: list[tuple[str, list[str]]] = [
     ("ver", ["verify"]),
     ("bench table1-m", ["table1-mnist"]),
     ("explain z", [f"zoo:{name}" for name in sorted(zoo_names)]),
-    ("explain zoo:mn", ["mnist_mlp", "mnist_provable"]),  # bash splits words at colons, so only the last part is completed
+    (
+        "explain zoo:mn",
+        ["mnist_mlp", "mnist_provable"],
+    ),  # bash splits words at colons, so only the last part is completed
     ("run --model zoo:", sorted(zoo_names)),
     ("explain net", []),  # the shell completes names of files
     ("verify --bounds cr", ["crown-ibp", "crown"]),

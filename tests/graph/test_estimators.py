@@ -17,15 +17,23 @@ from proofmap.sources import read_model
 
 sklearn = pytest.importorskip("sklearn")
 
+from sklearn.base import clone  # noqa: E402
 from sklearn.compose import ColumnTransformer  # noqa: E402
 from sklearn.datasets import load_wine  # noqa: E402
 from sklearn.decomposition import PCA, TruncatedSVD  # noqa: E402
-from sklearn.ensemble import RandomForestClassifier  # noqa: E402
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor  # noqa: E402
 from sklearn.feature_selection import SelectKBest  # noqa: E402
 from sklearn.impute import SimpleImputer  # noqa: E402
-from sklearn.linear_model import LogisticRegression, Perceptron, Ridge, RidgeClassifier, SGDClassifier  # noqa: E402
+from sklearn.linear_model import (  # noqa: E402
+    LinearRegression,
+    LogisticRegression,
+    Perceptron,
+    Ridge,
+    RidgeClassifier,
+    SGDClassifier,
+)
 from sklearn.model_selection import GridSearchCV  # noqa: E402
-from sklearn.neural_network import MLPClassifier  # noqa: E402
+from sklearn.neural_network import MLPClassifier, MLPRegressor  # noqa: E402
 from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
 from sklearn.preprocessing import (  # noqa: E402
     MaxAbsScaler,
@@ -128,13 +136,32 @@ def test_bounds_hold_in_the_units_of_the_rows() -> None:
     assert np.abs(over.full.numpy() - expected).max() < 1e-9
 
 
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize(
+    "regressor", [MLPRegressor(hidden_layer_sizes=(5,), max_iter=20), Ridge(), LinearRegression()], ids=repr
+)
+def test_a_regressor_predicts_the_same(regressor: Any, outputs: int) -> None:
+    y = np.stack([X[:, 0] * X[:, 1], X[:, 0] - 5], axis=1)[:, :outputs]
+    estimator = fitted(make_pipeline(StandardScaler(), clone(regressor)), y=y if outputs > 1 else y[:, 0])
+    module = pm.from_sklearn(estimator)
+    predicted = estimator.predict(X).reshape(len(X), outputs)
+    assert np.abs(at(module, X).numpy() - predicted).max() < 1e-9 * np.abs(predicted).max()
+    last = outputs - 1
+    over = pm.overlap(module, X[:2], pm.Ball(0.1), objective=pm.objectives.Output(last, "up"))
+    assert over.value is not None
+    assert np.allclose(over.value.numpy(), predicted[:2, last])
+
+
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
         (LogisticRegression(), "LogisticRegression that is not fitted: call fit"),
         (make_pipeline(StandardScaler(), LogisticRegression()), "Pipeline that is not fitted: call fit"),
         (fitted(RandomForestClassifier(2)), "got RandomForestClassifier, expected MLPClassifier, a linear"),
-        (fitted(Ridge()), "got Ridge, expected a fitted MLPClassifier"),
+        (
+            fitted(RandomForestRegressor(2)),
+            "got RandomForestRegressor, expected MLPClassifier, .* regressor such as Ridge",
+        ),
         (nn.Linear(2, 2), "got Linear, expected a fitted MLPClassifier"),
         (fitted(make_pipeline(PolynomialFeatures(), LogisticRegression())), "the step PolynomialFeatures before the"),
         (fitted(MLPClassifier((2,), max_iter=2), y=np.stack([Y == 1, Y != 2], 1)), "several labels at once"),

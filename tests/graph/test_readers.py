@@ -465,10 +465,6 @@ REFUSED: dict[str, list[tuple[Source, str]]] = {
         (Module.of(lambda x: torch.ones(x.shape[0], 3)), "output does not depend on its input"),
         (File([node("Relu", ["c"], ["y"])], {"c": floats(1, 3)}), "output does not depend on its input"),
     ],
-    "a map for logits": [
-        (Module.of(lambda x: x.reshape(-1, 2, 2)), r"output has shape \(N, 2, 2\), expected logits"),
-        (File([node("Relu", ["x"], ["y"])], {}, ("n", 2, 3)), r"output has shape \(N, 2, 3\), expected logits"),
-    ],
     "random numbers": [
         (Module.of(lambda x: x + torch.rand(4)), "draws random numbers, expected a model that is a function"),
         (File(NOISE), "another output each time: does it draw random numbers"),

@@ -271,7 +271,18 @@ def test_invalid_arguments_are_refused_before_any_work(
 @pytest.mark.parametrize(
     ("network", "work", "error", "message"),
     [
-        (nn.Linear(3, 1), job(groups=None), InputError, "got a model with one output, expected at least two classes"),
+        (
+            nn.Sequential(nn.Linear(3, 4), nn.Unflatten(1, (2, 2))),
+            job(groups=None),
+            InputError,
+            r"output has shape \(N, 2, 2\), which is no list of classes",
+        ),
+        (
+            nn.Linear(3, 2),
+            job(groups=None, settings={"objective": pm.objectives.Output(0, "up")}),
+            InputError,
+            "got a run with objective=Output.*the tables of a run count decisions",
+        ),
         (nn.Linear(3, 2), job(groups=pm.groups.superpixels(4)), InputError, r"got flat samples \(3,\)"),
         (
             nn.Linear(3, 2),

@@ -248,8 +248,8 @@ def test_bad_models(x: Tensor) -> None:
 
     with pytest.raises(UnsupportedError, match=r"(?s)cumprod.*sort|sort.*cumprod"):
         pm.overlap(Strange(), x, BALL)
-    with pytest.raises(InputError, match="at least two classes"):
-        pm.overlap(nn.Sequential(nn.Flatten(), nn.Linear(784, 1)), x, BALL)
+    with pytest.raises(InputError, match=r"output has shape \(N, 2, 392\), which is no list of classes"):
+        pm.overlap(nn.Sequential(nn.Flatten(), nn.Unflatten(1, (2, 392))), x, BALL)
 
 
 def test_bad_models_are_found_before_bounds_are_computed(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:

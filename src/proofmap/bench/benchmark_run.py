@@ -29,7 +29,7 @@ from proofmap.bench.measurement import ComparisonTask, MethodJob, machine_of
 from proofmap.bench.significance import against, claim
 from proofmap.bench.statistics import Column, Table, tabulate
 from proofmap.errors import InputError
-from proofmap.graph import trace
+from proofmap.graph import as_graph
 from proofmap.metrics import METRICS, Metric
 from proofmap.runtime.progress import part
 from proofmap.runtime.progress_bar import ProgressBar
@@ -65,7 +65,7 @@ def run(
         )
     network = read_model(f"{ZOO}{spec.model}", weights=weights).network  # includes the preparation of pixels
     assert isinstance(network, nn.Module)
-    graph = trace(network, x[:1].cpu()).to(torch.device(device), x.dtype)
+    graph = as_graph(network, x[:1].cpu()).to(torch.device(device), x.dtype)
     with torch.no_grad():
         task = ComparisonTask(graph, x, graph(x).argmax(1), _DOMAIN)
     machine = machine_of(torch.device(device))

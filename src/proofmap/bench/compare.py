@@ -21,7 +21,7 @@ from proofmap.explainers.baselines import Baseline
 from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.explained_ball import default_ball
 from proofmap.graph import Graph, as_graph
-from proofmap.graph.classes import target_of
+from proofmap.graph.classes import require_classes, target_of
 from proofmap.graph.input_tensor import as_samples
 from proofmap.inputs.array_types import SampleSource, Target
 from proofmap.inputs.ball import Ball
@@ -93,7 +93,7 @@ def compare(
         raise InputError("got no method or no metric, expected at least one of each, such as ['eva'] and ['deletion']")
     heads = columns(chosen)
     given = {label: as_attributor(method, model) for label, method in named.items() if not isinstance(method, str)}
-    graph = as_graph(model, x).to(x.device, x.dtype)
+    graph = require_classes(as_graph(model, x)).to(x.device, x.dtype)
     attributors = {
         label: _seeded(as_attributor(method, graph, ball=around, groups=groups), seed)
         if isinstance(method, str)

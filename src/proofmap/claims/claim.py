@@ -153,8 +153,13 @@ def _lower_end(x: Tensor, delta: Tensor, low: Tensor) -> Tensor:
     return torch.where(delta == 0, x, end)
 
 
-def form_of(target: int, objective: str, classes: int, aim: int | None = None) -> ClaimedForm:
+def form_of(target: int, objective: object, classes: int, aim: int | None = None) -> ClaimedForm:
     """Return the form of a class's overlap: against all other classes, or against the target class `aim`."""
+    if not isinstance(objective, str):
+        raise InputError(
+            f"got an explanation with objective={objective!r}, expected one of the logits, such as 'margin': VNN-LIB "
+            "claims are about classes"
+        )
     rivals = tuple(c for c in range(classes) if c != target) if aim is None else (aim,)
     return ClaimedForm(target, rivals, "margin" if objective == "apart" else objective, classes)
 
@@ -165,7 +170,7 @@ def claims_of(e: Explanation, name: str, classes: int, which: Which) -> Iterator
     classes: the number of the network's outputs. A targeted map claims the bounds of both halves.
     """
     ball = _certified_ball(e, name)
-    objective = str(e.settings.get("objective", "margin"))
+    objective = e.settings.get("objective", "margin")
     halves: list[tuple[str, Overlap, Ball]] = [("", e.overlap, ball)]
     if e.opposite is not None:
         both = (("-adding", e.overlap, "+"), ("-removing", e.opposite, "-"))

@@ -14,9 +14,10 @@ from proofmap.cli.options.samples_and_balls import SampleInBall
 from proofmap.explainers import Explanation, Origin
 from proofmap.explainers.statements.explained_verdict import bounds_text, verdict_of
 from proofmap.explainers.statements.proven_ranks import MAX_LARGEST, ranks, searched
-from proofmap.plots.figure_titles import known
+from proofmap.plots.figure_titles import known, output_summary
 from proofmap.sources import Model
 from proofmap.text.group_places import largest
+from proofmap.text.output_wording import explained_output
 from proofmap.text.verdict_wording import TEXT_SIGNS, sentence
 from proofmap.text.wording import around, beside, bound_name, reached_name
 
@@ -61,6 +62,9 @@ def line(case: SampleInBall, e: Explanation, model: Model) -> str:
     subject, answer = f"{case.name}: {decided(case, e, model)}", sentence(verdict, _ball(case, e), aim=aim)
     if verdict.kind == "own":
         return f"{subject}; {answer}"
+    output = explained_output(e.settings)
+    if output is not None:
+        return f"{case.name}: {output_summary(e, 0, output, _ball(case, e))}{known(e, 0)}"
     bounds = bounds_text(e, name="AO(B)", signs=TEXT_SIGNS)
     if e.opposite is not None:
         raised, lowered = bounds

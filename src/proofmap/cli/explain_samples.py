@@ -36,10 +36,18 @@ class ExplainTask:
 
     @classmethod
     def read(
-        cls, subject: Subject, ball: o.BallOptions, limit: int | None, target: str | None, out: Path
+        cls,
+        subject: Subject,
+        ball: o.BallOptions,
+        limit: int | None,
+        target: str | None,
+        out: Path,
+        *,
+        labelled: bool = True,
     ) -> ExplainTask:
-        """Read the model and the samples, before any work starts."""
-        model, cases = read_cases(subject, ball, default="auto", limit=limit)
+        """Read the model and the samples, before any work starts. labelled: whether labels are classes of the model."""
+        model, cases = read_cases(subject, ball, default="auto" if labelled else None, limit=limit)
+        cases = cases if labelled else [replace(case, label=None) for case in cases]
         return cls(model, cases, graphs(cases, model), o.class_of(target, model.classes), out)
 
     def named_cases(self) -> Iterator[tuple[SampleInBall, str]]:

@@ -139,6 +139,9 @@ def _concatenate_overlaps(parts: Sequence[Overlap], missing: Sequence[int]) -> O
         whole["points"] = torch.cat(searched)
     if any(p.drops is not None for p in parts):
         whole["drops"] = torch.cat([pad(drop_intervals(p), (0, 0, 0, more)) for p, more in pairs])
+    values = [p.value for p in parts if p.value is not None]
+    if values:
+        whole["value"] = torch.cat(values)
     return Overlap(**whole, certified=parts[0].certified, rigorous=parts[0].rigorous)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap with its upper bounds
 LOWER = ("full_lower", "frozen_lower")  # the lower bounds of an Overlap
-SEARCHED = ("points", "drops")  # optional results of a search
+SEARCHED = ("points", "drops", "value")  # optional: the results of a search, and the explained output at x
 
 
 def check_explanation(e: Explanation) -> None:
@@ -87,7 +87,7 @@ def _check_tensors(e: Explanation) -> None:
         "predicted": [(count,)],
     }
     for side in e._sides:
-        expected |= {f"{side}.{name}": [(count,)] for name in (*BOUNDS, *LOWER)}
+        expected |= {f"{side}.{name}": [(count,)] for name in (*BOUNDS, *LOWER, "value")}
         for name in ("frozen", "frozen_lower"):
             expected[f"{side}.{name}"] = [(count, groups), (count, 0)]  # (N, 0): no B_u was bounded
         expected[f"{side}.drops"] = [(count, groups, 2), (count, 0, 2)]

@@ -31,6 +31,7 @@ from proofmap.graph.classes import classes_of
 from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.joined_inputs import join_inputs, of_one_input
 from proofmap.graph.opaque import differentiable, opaque_node
+from proofmap.graph.rewrite.output_heads import shape_of_outputs
 from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Inputs, Samples, Target
 from proofmap.inputs.ball import Ball
@@ -43,6 +44,7 @@ from proofmap.settings import check_count, check_settings, count
 from proofmap.storage.hashing import hash_graph, hash_tensor, versions
 from proofmap.storage.records import JSON, settings_to_json
 from proofmap.text.wording import around
+from proofmap.verify.objectives import Output, objective_graph, refuse_target
 from proofmap.verify.overlap import method_of
 from proofmap.verify.radius import certified_radius
 
@@ -119,6 +121,15 @@ class Explainer(ABC):
                 raise InputError(f"got ball={ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
         check_settings(self)
         check_memory(self.memory)
+        balls = self.ball if isinstance(self.ball, tuple) else (self.ball,)
+        automatic = self.ball is None or any(ball is not None and isinstance(ball.eps, str) for ball in balls)
+        if isinstance(getattr(self, "objective", None), Output) and automatic:
+            got = "no ball, hence " if self.ball is None else ""
+            raise InputError(
+                f"got {got}the radius 'auto', up to which a class is proven, for an output, which has no class: give a "
+                "number, such as pm.Ball(0.02)",
+                arguments=("eps=0.02",),
+            )
         several = isinstance(self.ball, tuple)
         object.__setattr__(self, "groups", grouping.pixels() if self.groups is None and not several else self.groups)
         if "bounds" in self._setting_names():
@@ -280,13 +291,19 @@ class Explainer(ABC):
             return stated._explain(x, target, groups, show, batch)
         around_x, groups = of_one_input(self.ball, groups)
         mask = grouping.mask_of(groups, x)
-        traced = as_graph(self.model, x)
+        objective = getattr(self, "objective", "margin")
+        refuse_target(objective, target)
+        model = as_graph(self.model, x)
+        traced = objective_graph(model, objective)
         self._check_graph(traced)
         graph = traced.to(x.device, x.dtype)
         name, groups_in_all = type(self).__name__, int(mask.max()) + 1
         _LOG.info("%s explains %d samples of shape %s, %d groups", name, len(x), tuple(x.shape[1:]), groups_in_all)
         with torch.no_grad():
-            predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
+            outputs = torch.cat([graph(part) for part in x.split(self.batch)])
+        predicted = outputs.argmax(1)
+        if isinstance(objective, Output):  # there are no classes
+            predicted = torch.zeros_like(predicted)
         rigorous = decide_rigorous(graph, self.rigorous, self.bounds)
         aim = predicted if target is None else classes_of(target, len(x), graph.classes, x.device)
         search = _RADIUS_WORK_SHARE if isinstance(around_x.eps, str) else 0.0
@@ -323,10 +340,10 @@ class Explainer(ABC):
             smooth=smooth,
             guarantee=self.guarantee,
             method=name,
-            settings=self._record(ball, graph, rigorous),
+            settings=self._record(ball, graph, rigorous) | _recorded_shape(model, objective),
             seed=self.seed,
             versions=versions(),
-            model_hash=hash_graph(traced),
+            model_hash=hash_graph(model),
             input_hash=digest.result(),
             seconds=time.perf_counter() - started,
             made_from=(traced, ball),
@@ -378,6 +395,11 @@ class Explainer(ABC):
             radius = certified_radius(graph, x, bounds=self.bounds, memory=self.memory, progress=False, **asked)
         _LOG.debug("radius 'auto': from %g to %g", float(radius.min()), float(radius.max()))
         return replace(ball, eps=radius)
+
+
+def _recorded_shape(graph: Graph, objective: object) -> dict[str, JSON]:
+    """Return the shape of the model's output, for the record of an explained output."""
+    return {"output_shape": list(shape_of_outputs(graph))} if isinstance(objective, Output) else {}
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -231,10 +231,11 @@ class Explanation:
         ends = format_range(float(self.overlap.full.min()), float(self.overlap.full.max()), self.guarantee)
         relation = {"certified": "<=", "probable": "<=", "sampled": ">=", "none": "about"}[self.guarantee]
         level = f", level={self.settings['level']}" if self.guarantee == "probable" else ""
+        what = "AO" if self.overlap.value is None else "change"
         rounding = f", {NOT_COVERED}" if self.guarantee == "certified" and not self.overlap.rigorous else ""
         return (
             f"Explanation({count} sample{'s' * (count > 1)} of {shapes_in_words(self)}, {many}, "
-            f"method={self.method!r}, AO {relation} {ends}, guarantee={self.guarantee!r}{level}{rounding})"
+            f"method={self.method!r}, {what} {relation} {ends}, guarantee={self.guarantee!r}{level}{rounding})"
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -17,6 +17,7 @@ from proofmap.errors import InputError
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.onnx import load
 from proofmap.graph.opaque import bounded
+from proofmap.graph.rewrite.output_heads import with_two_logits
 from proofmap.graph.torch import trace
 
 __all__ = ["Graph", "Network", "Node", "as_graph", "bounded", "load", "trace"]
@@ -25,16 +26,18 @@ Network: TypeAlias = nn.Module | Graph  # a user's model: a module, or a traced 
 
 
 def as_graph(model: Any, x: Tensor) -> Graph:
-    """Return a graph unchanged; trace a torch module for inputs like x (N, *shape).
+    """Return the graph of a model for inputs like x (N, *shape): a given graph, or a traced torch module.
+
+    A network with one output z gets the logits (0, z) of two classes.
 
     A module is traced on every public call. Its forward may depend on anything that Python code can read (attributes of
     functions and classes, files, the environment), so a graph kept from an earlier call could prove something about
     another function. A user who knows that the model does not change can pass the graph that `pm.trace` returns.
     """
     if isinstance(model, Graph):
-        return model
+        return with_two_logits(model)
     if isinstance(model, nn.Module):
-        return trace(model, x)
+        return with_two_logits(trace(model, x))
     raise InputError(
         f"got a model of type {type(model).__name__}, expected a torch.nn.Module or what pm.load('net.onnx') or "
         "pm.from_sklearn(estimator) returns"

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.graph import Graph
+from proofmap.graph.rewrite.output_heads import shape_of_outputs
 from proofmap.inputs.array_types import Target
 
 
@@ -20,11 +21,24 @@ def margins(logits: Tensor, target: Tensor) -> Tensor:
     return logits.scatter(-1, index, -inf).amax(-1) - decided
 
 
+def require_classes(graph: Graph) -> Graph:
+    """Return the graph if its outputs are one list of at least two classes; raise InputError otherwise."""
+    shape = shape_of_outputs(graph)
+    if len(shape) > 1:
+        sides = ", ".join(map(str, shape))
+        at = ", ".join("0" for _ in shape)
+        raise InputError(
+            f"got a model whose output has shape (N, {sides}), which is no list of classes, expected logits of shape "
+            f"(N, classes): explain one entry or a region, with objective=pm.objectives.Output(({at}), 'up')"
+        )
+    assert graph.classes > 1, "as_graph gives a network of one output two logits"
+    return graph
+
+
 def logits_of(graph: Graph, x: Tensor) -> Tensor:
-    """Return the logits at x (N, classes). Raise if there is one class only, or if a logit is not finite."""
+    """Return the logits at x (N, classes). Raise if the outputs are no classes, or if a logit is not finite."""
+    require_classes(graph)
     logits = graph(x).flatten(1)
-    if logits.shape[1] < 2:
-        raise InputError("got a model with one output, expected at least two classes: give it the logits of both")
     if not bool(torch.isfinite(logits).all()):
         raise InputError("the model's output at x has NaN or infinite entries, expected finite logits")
     return logits

@@ -1,6 +1,7 @@
-"""Conversion of scikit-learn classifiers, pipelines and skorch nets to torch modules.
+"""Conversion of scikit-learn classifiers, regressors, pipelines and skorch nets to torch modules.
 
-A converted module returns one logit for each of `classes_`, in float64. For a linear classifier the logits are its
+A converted regressor returns what its `predict` returns. A converted classifier returns one logit for each of
+`classes_`, in float64. For a linear classifier the logits are its
 decision function; for a network they are the inputs of its softmax. Where scikit-learn has one number z for two
 classes, the logits are (0, z): their softmax is (1 - σ(z), σ(z)). Each module is compared with its estimator.
 """
@@ -23,7 +24,10 @@ from proofmap.errors import InputError, ModelError
 _ACTIVATION_MODULES = {"identity": nn.Identity, "logistic": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU}
 _PROBE_ROWS = 64  # inputs at which a module is compared with its estimator
 _TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}  # allowed difference, relative to the largest value
-_KNOWN_CLASSIFIERS = "MLPClassifier, a linear classifier such as LogisticRegression, or a skorch net"
+_KNOWN_ESTIMATORS = (
+    "MLPClassifier, a linear classifier such as LogisticRegression, MLPRegressor, a linear regressor such as Ridge, or "
+    "a skorch net"
+)
 _KNOWN_STEPS = (
     "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, TruncatedSVD, a selection of columns, "
     "SimpleImputer, or a ColumnTransformer of these"
@@ -31,12 +35,13 @@ _KNOWN_STEPS = (
 
 
 def from_sklearn(estimator: Any) -> nn.Module:
-    """Convert a fitted scikit-learn classifier to a torch module of rows (N, d).
+    """Convert a fitted scikit-learn classifier or regressor to a torch module of rows (N, d).
 
-    estimator: `MLPClassifier`; a linear classifier (`LogisticRegression`, `LinearSVC`, `SGDClassifier`, ...); a net of
-    skorch; a `Pipeline` that ends in one of these, with scalers, projections and selections before it; or a finished
-    search (`GridSearchCV`). The preparation is part of the module: rows, radii and domains are in the user's own
-    units. Output k is the class `estimator.classes_[k]`.
+    estimator: `MLPClassifier`; a linear classifier (`LogisticRegression`, `LinearSVC`, `SGDClassifier`, ...);
+    `MLPRegressor`; a linear regressor (`LinearRegression`, `Ridge`, `Lasso`, `SGDRegressor`, ...); a net of skorch; a
+    `Pipeline` that ends in one of these, with scalers, projections and selections before it; or a finished search
+    (`GridSearchCV`). The preparation is part of the module: rows, radii and domains are in the user's own units. Output
+    k of a classifier is the class `estimator.classes_[k]`. Explain a regressor with objective=pm.objectives.Output(0).
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> rows, classes = torch.eye(4).double(), [0, 1, 0, 1]
@@ -45,9 +50,9 @@ def from_sklearn(estimator: Any) -> nn.Module:
     """
     estimator = getattr(estimator, "best_estimator_", estimator)
     *before, last = [step for _, step in estimator.steps] if _is_instance(estimator, "Pipeline") else [estimator]
-    if not _is_instance(last, "ClassifierMixin", "NeuralNet"):
+    if not _is_instance(last, "ClassifierMixin", "RegressorMixin", "NeuralNet"):
         raise InputError(
-            f"from_sklearn got {_name(last)}, expected a fitted {_KNOWN_CLASSIFIERS}, or a pipeline with one"
+            f"from_sklearn got {_name(last)}, expected a fitted {_KNOWN_ESTIMATORS}, or a pipeline with one"
         )
     _check_fitted(estimator, last)
     steps, module = nn.Sequential(*(_step_module(step) for step in before)), _classifier(last).eval()
@@ -105,6 +110,8 @@ class _TwoLogits(nn.Module):
 def _classifier(estimator: Any) -> nn.Module:
     if _is_instance(estimator, "NeuralNet"):
         return _skorch_module(estimator)
+    if _is_instance(estimator, "RegressorMixin"):
+        return _regressor(estimator)
     if not isinstance(estimator.classes_, np.ndarray) or _is_multilabel(estimator):
         raise InputError(f"from_sklearn got {_name(estimator)} of several labels at once, expected one class a row")
     if _is_instance(estimator, "MLPClassifier"):
@@ -115,7 +122,20 @@ def _classifier(estimator: Any) -> nn.Module:
         weight = np.atleast_2d(estimator.coef_)
         return _two_logits(_linear(weight, np.broadcast_to(estimator.intercept_, len(weight))))
     raise InputError(
-        f"from_sklearn got {_name(estimator)}, expected {_KNOWN_CLASSIFIERS}, or a pipeline that ends in one"
+        f"from_sklearn got {_name(estimator)}, expected {_KNOWN_ESTIMATORS}, or a pipeline that ends in one"
+    )
+
+
+def _regressor(estimator: Any) -> nn.Module:
+    if _is_instance(estimator, "MLPRegressor"):
+        layers = [_linear(weight.T, bias) for weight, bias in zip(estimator.coefs_, estimator.intercepts_, strict=True)]
+        inner = [part for layer in layers[:-1] for part in (layer, _ACTIVATION_MODULES[estimator.activation]())]
+        return nn.Sequential(*inner, layers[-1])
+    if _is_instance(estimator, "LinearModel", "SGDRegressor", "LinearSVR"):
+        weight = np.atleast_2d(estimator.coef_)
+        return _linear(weight, np.broadcast_to(estimator.intercept_, len(weight)))
+    raise InputError(
+        f"from_sklearn got {_name(estimator)}, expected {_KNOWN_ESTIMATORS}, or a pipeline that ends in one"
     )
 
 
@@ -236,7 +256,9 @@ def _check_agreement(estimator: Any, parts: list[Any], steps: nn.Sequential, mod
             width = np.shape(prepared)[1]
         rows = _draw_rows(width).astype(np.float32 if dtype == torch.float32 else np.float64)
         logits = module(torch.as_tensor(rows)).double()
-        if _is_instance(last, "NeuralNet"):  # the module is the net's own, so its decisions are compared
+        if _is_instance(last, "RegressorMixin"):
+            values, expected = logits, np.reshape(last.predict(_as_frame(last, rows)), (len(rows), -1))
+        elif _is_instance(last, "NeuralNet"):  # the module is the net's own, so its decisions are compared
             values, expected = logits.argmax(1), last.predict(rows)
         elif hasattr(last, "decision_function"):
             expected = last.decision_function(_as_frame(last, rows))

@@ -112,10 +112,11 @@ class ModelFile:
 class Graph:
     """Nodes in topological order; the first is the input, one is the output.
 
-    A graph can be called like the module it was made from, and returns logits. `taken_off` names the function from
-    logits to probabilities that the model itself ends in. `file` names the ONNX file that computes exactly this graph:
-    code that changes the nodes must set it to None. `parts` are the inputs of a model with several, whose joined vector
-    is the graph's input.
+    A graph can be called like the module it was made from, and returns logits, or outputs of any shape in one row.
+    `taken_off` names the function from logits to probabilities that the model itself ends in. `output_shape` is the
+    shape of the model's output for one sample, if it is not (classes,). `file` names the ONNX file that computes
+    exactly this graph: code that changes the nodes must set it to None. `parts` are the inputs of a
+    model with several, whose joined vector is the graph's input.
 
     >>> graph = pm.trace(model, x)
     >>> len(graph.nodes), graph.classes, graph(x).shape
@@ -126,6 +127,7 @@ class Graph:
     output: str
     taken_off: str | None = None
     file: ModelFile | None = None
+    output_shape: tuple[int, ...] | None = None
     parts: tuple[InputPart, ...] = ()
 
     def __post_init__(self) -> None:
@@ -162,7 +164,7 @@ class Graph:
 
     @property
     def classes(self) -> int:
-        """The number of logits: the size of the output."""
+        """The number of logits, or of all entries of the output."""
         return self[self.output].size
 
     @cached_property

@@ -96,7 +96,7 @@ def prepend_opaque(name: str, start: Node, run: OpaqueFunction, tail: Graph) -> 
     """Return the graph that applies `run`, then `tail`."""
     assert tail.input.name == name != start.name
     node = Node(name, "foreign", (start.name,), tail.input.shape, attributes={"run": run})
-    return Graph((start, node, *tail.nodes[1:]), tail.output, tail.taken_off)
+    return Graph((start, node, *tail.nodes[1:]), tail.output, tail.taken_off, output_shape=tail.output_shape)
 
 
 def bottlenecks(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.graph import Graph, Network, as_graph
-from proofmap.graph.classes import target_of
+from proofmap.graph.classes import require_classes, target_of
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
 from proofmap.metrics.batched_logits import Outcome, Score, logits_at, rows_of, score_at
@@ -169,7 +169,7 @@ class Metric(ABC, Generic[_Judged_contra]):
         self._check(x)
         judged: Any = _CHECKS[self.subject](type(self).__name__, subject, x)
         x, rows = x.detach(), rows_of(self.batch, x)
-        graph = as_graph(model, x).to(x.device, x.dtype)
+        graph = require_classes(as_graph(model, x)).to(x.device, x.dtype)
         with full_precision(x.device), torch.no_grad():
             logits = logits_at(graph, x, rows)
         aim = judged.target if target is None and self.subject == "overlap" else target

@@ -33,6 +33,7 @@ from proofmap.plots.figure_page import (
 )
 from proofmap.plots.figure_titles import caption, selection, short_title
 from proofmap.plots.largest_scores import MAX_BARS, Chart, largest_scores, mask_of_sample
+from proofmap.plots.output_position import CAPTION, mark_output, output_box
 from proofmap.plots.overlay import draw_picture, ends, layers, numbers, picture_of, pixels_of
 from proofmap.plots.score_chart import draw_bars, legend, mark
 from proofmap.plots.time_series import draw_series, draw_windows, reading
@@ -89,7 +90,7 @@ class ExplanationDrawing:
 
     def _input(self, panel: Axes, k: int) -> None:
         draw_picture(panel, self._e.x[k], self._look)
-        _without_ticks(panel)
+        self._finish_image(panel)
 
     def _map(self, panel: Axes, k: int) -> Any:
         e, (low, high) = self._e, self._scales[k]
@@ -97,14 +98,25 @@ class ExplanationDrawing:
         heat = panel.imshow(values, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
         if searched(e):
             mark(panel, mask_of_sample(e, k), ranks(e, k))
-        _without_ticks(panel)
+        self._finish_image(panel)
         return heat
 
     def _overlay(self, panel: Axes, k: int) -> Any:
         e, look = self._e, self._look
         picture, values = picture_of(e.x[k], look.mean, look.std), pixels_of(e.attributions[k])
-        _without_ticks(panel)
+        self._finish_image(panel)
         return layers(picture, values, self._scales[k][1], e.signed, look.colours(e.signed)).draw(panel)
+
+    @property
+    def _box(self) -> tuple[float, float, float, float] | None:
+        """The explained output in the image."""
+        return output_box(self._e.settings, *pixels_of(self._e.attributions[0]).shape)
+
+    def _finish_image(self, panel: Axes) -> None:
+        """Remove the ticks of an image, and draw the box of an explained output."""
+        _without_ticks(panel)
+        if self._box is not None:
+            mark_output([panel], self._box)
 
     def _bars(self, panel: Axes, k: int) -> None:
         draw_bars(panel, *self._charts[k], self._scales[k], self._e.signed, self._look)
@@ -149,7 +161,11 @@ class ExplanationDrawing:
         start = (width - sum(room) - slot * len(images) - gap * (len(images) - 1)) / 2
         lefts = [start + at * (slot + gap) + sum(room[:at]) + (slot - wide) / 2 for at in range(len(images))]
         recoloured = self._look.cmap is not None
-        captions = {"input": "input", "map": caption(e, recoloured), "overlay": "overlay"}
+        captions = {
+            "input": "input" if self._box is None else CAPTION,
+            "map": caption(e, recoloured),
+            "overlay": "overlay",
+        }
         if "map" not in images:
             captions["overlay"] = captions["map"]
         allowed = [slot + min(gap / 2 + each, 1.5 * MARGIN) for each in room]

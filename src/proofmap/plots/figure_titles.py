@@ -11,8 +11,10 @@ from proofmap.explainers.batching import score_of
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.statements.explained_verdict import bounds_text, verdict_of
 from proofmap.explainers.statements.proven_ranks import is_sequence, noun, ranks, searched, standing
+from proofmap.text.output_wording import change_noun, change_text, explained_output, value_text
 from proofmap.text.verdict_wording import FIRST_WORDS, rounding_note, sentence
 from proofmap.text.wording import around, beside
+from proofmap.verify.objectives import Output
 
 _GAIN_TOLERANCE = 1e-4  # relative to max(1, |gain|): the sum of the scores equals the attack's gain up to this
 
@@ -23,6 +25,9 @@ def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
     label = beside(e.label(k), predicted, lambda number: _class(number, names))
     aim, verdict = _class(target, names), verdict_of(e, k)
     ball = f"the ball ({around(e.settings, k, len(e))})"
+    output = explained_output(e.settings)
+    if output is not None:
+        return f"{output_summary(e, k, output, ball)}{known(e, k)}"
     answer = sentence(verdict, ball, rigorous=bool(e.settings.get("rigorous")), aim=aim)
     if verdict.kind == "own":
         return f"{_class(predicted, names)}{label}, towards {aim} · {answer}"
@@ -34,11 +39,22 @@ def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
     return f"{aim}{aside} · {answer}; {bounds_text(e, k)[0]}{known(e, k)}"
 
 
+def output_summary(e: Explanation, k: int, output: Output, ball: str) -> str:
+    """Return the value of the explained output at sample k, and its largest change in the ball."""
+    verdict = verdict_of(e, k)
+    (side,) = verdict.bounds
+    note = rounding_note(bool(e.settings.get("rigorous")) or e.guarantee != "certified")
+    said = f"{FIRST_WORDS[verdict.outcome]}{note}: {change_text(output, side, ball, e.guarantee)}"
+    return said if side.value is None else f"{value_text(output, side.value)} · {said}"
+
+
 def short_title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
     """Return a title for small axes: the class of sample k and the first words of the verdict."""
     verdict = verdict_of(e, k)
-    note = rounding_note(bool(e.settings.get("rigorous")) or verdict.outcome != "proven")
-    return f"{_class(int(e.target[k]), names)} · {FIRST_WORDS[verdict.outcome]}{note}"
+    note = rounding_note(bool(e.settings.get("rigorous")) or verdict.outcome not in ("proven", "bounded"))
+    output = explained_output(e.settings)
+    subject = _class(int(e.target[k]), names) if output is None else _cut(output.text, 60)
+    return f"{subject} · {FIRST_WORDS[verdict.outcome]}{note}"
 
 
 def known(e: Explanation, k: int) -> str:
@@ -73,9 +89,14 @@ def caption(e: Explanation, recoloured: bool = False) -> str:
 
     recoloured: the colours are not red and blue, but those of another colour map.
     """
+    output = explained_output(e.settings)
     is_drop = _agree(e.scores, score_of(e.overlap) - (0 if e.opposite is None else score_of(e.opposite)))
     if not is_drop:
         formula = f"score of {_cut(e.method, 32)}"
+    elif output is not None:
+        what = change_noun(output)
+        unit = f", in {output.unit}" if output.unit else ""
+        formula = f"score = {what}(B) - {what}(B_u){unit}"
     elif e.opposite is None:
         formula = "score = AO(B) - AO(B_u)"
     else:

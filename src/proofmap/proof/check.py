@@ -1086,6 +1086,17 @@ def read_network(
     return network
 
 
+ONE_OUTPUT = "the network has one output: class 0 where it is below 0, class 1 where it is above 0, none at 0"
+
+
+def with_classes(network: Network) -> str | None:
+    """Give a network of one output z the logits (0, z); the rule in words, which a claim has to state."""
+    if (z := network.nodes[-1]).count > 1:
+        return None
+    network.select([network.constant(np.zeros(1)), z], np.array([[0], [1]]), (2,))
+    return ONE_OUTPUT
+
+
 def compute(network: Network, node: SimpleNamespace, opset: int, values: dict[str, Any], last: bool) -> Any:
     """The result of one node of the file."""
     require(node.domain in (None, "", "ai.onnx"), f"it is an operator of the domain {node.domain!r:.40}")
@@ -1633,6 +1644,7 @@ class Claim(SimpleNamespace):
         """The claim of a certificate about this model and this input; every array is taken out where it is named."""
         members, weights, x = read_members(certificate), _content(model), read_array(_content(given))
         claim = json.loads(members.pop("claim.json"), object_pairs_hook=_unique)
+        classes = claim.pop("classes", None)
         require(all(name.endswith(".npy") for name in members), "a member has a name that does not end in .npy")
         arrays: dict[Any, Any] = {name: read_array(data) for name, data in members.items()}  # by names in the claim
         known = claim["format"] == "proofmap-certificate" and type(claim["version"]) is int
@@ -1641,6 +1653,7 @@ class Claim(SimpleNamespace):
         about, file, ball, groups, target, rivals, claims, *_ = _fields(claim, names)
         x = _same_input(x, *_fields(about, "shape sha256"))
         network = read_network(weights, x.shape, _same_model(weights, file, claim["version"]), claim["version"] > 3)
+        require(classes == with_classes(network), "it does not say what the classes of this network are")
         count, mask = _fields({"count": 0, "mask": None} if groups is None else groups, "count mask")
         require(type(count) is int, "the number of groups is none")
         stated, members_of_groups = _stated_ball(ball, arrays), arrays.pop(mask, None)
@@ -1652,7 +1665,7 @@ class Claim(SimpleNamespace):
         return cls(
             network=network, question=question, proof=proof, points=points, ends=ends, x=x, mask=members_of_groups,
             file=file, input=about["sha256"], ball=ball, stated=stated, target=target, rivals=rivals, groups=count,
-            every=len(rivals) == network.nodes[-1].count - 1, margin=network.decision_margin,
+            every=len(rivals) == network.nodes[-1].count - 1, margin=network.decision_margin, classes=classes,
         )  # fmt: skip
 
     def prove(self) -> Claim:
@@ -2128,6 +2141,8 @@ def details(claim: Claim) -> Iterator[str]:
     prepare = claim.file["prepare"]
     preparation = json.dumps(prepare, sort_keys=True) if prepare else "nothing, it gets the input as it is"
     yield f"before the network: {preparation}"
+    if claim.classes is not None:
+        yield f"classes: {claim.classes}"
     yield f"ranking: {ranking(claim)}"
     yield f"ball B: {json.dumps(claim.ball, sort_keys=True)}"
     yield f"balls B_u, group u does not move: {claim.groups}"

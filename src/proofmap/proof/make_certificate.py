@@ -104,6 +104,7 @@ def _certified(
 ) -> Certificate:
     stated = model.stated
     network = check.read_network(model.data, asked.x.shape, stated["prepare"])
+    classes = check.with_classes(network)
     question = check.Question(asked.x, asked.given, asked.mask, asked.groups, asked.target, list(asked.rivals))
     _check_same(subject, network, question, model.path)
     with part(0.0, 0.5):
@@ -127,6 +128,7 @@ def _certified(
         "made_with": versions(),
         "model": stated,
         **asked.claim,
+        **({} if classes is None else {"classes": classes}),
         "claims": _claims(upper, lower, points_in_ball, arrays),
     }
     network_file = model.data if model.path is None else None
@@ -135,6 +137,8 @@ def _certified(
 
 def _needs_trees(stored: Array, derived: Array, growth: Growth, explained: Explained | None) -> bool:
     """Return whether trees are needed. The bound of the whole ball may already be as strong as the explanation."""
+    if not stored.size:  # a linear network has no units to split
+        return False
     if growth.enough is None:
         return True
     opened = int(((stored[0] < 0) & (stored[1] > 0)).sum())

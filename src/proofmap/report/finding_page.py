@@ -13,9 +13,10 @@ from proofmap.report.finding_pictures import Maps, Place, ScoreBar, bars, column
 from proofmap.report.finding_texts import Names, ball, claim, name_of, quantity, sources
 from proofmap.report.number_line import Axis
 from proofmap.text.guarantee_statements import Statements
+from proofmap.text.output_wording import change_noun, explained_output
 from proofmap.text.verdict import Kind, Outcome, OverlapBounds, Verdict
 from proofmap.text.verdict_wording import BADGES, RELATIONS, rounding_note
-from proofmap.text.wording import around, capitalised, number, plural, score_means
+from proofmap.text.wording import around, capitalised, number, plural, quantity_of, score_means
 
 _TABLE_SCORES = 10  # the largest scores, shown in the table of a finding
 
@@ -76,14 +77,14 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, verdict: Ve
     note = rounding_note(bool(e.settings.get("rigorous"))) if e.guarantee == "certified" else ""
     return Finding(
         id=name,
-        title=f"{e.method}, from {title} towards {aim}" if e.opposite else f"{e.method}, why {aim}",
+        title=_title(e, title, aim),
         record=record,
         kind=kind,
         guarantee=e.guarantee,
         verdict=outcome,
         badge=BADGES[outcome],
         claim=claim(e, 0, verdict, names),
-        quantity=quantity(e) if kind in ("other", "smoothed") else "the adversarial overlap",
+        quantity=quantity(e) if kind in ("other", "smoothed", "output") else "the adversarial overlap",
         ball=ball(e.settings, 0, 1),
         around=around(e.settings) + (note if outcome == "proven" else ""),
         family=around(e.settings, count=0) + note,
@@ -101,6 +102,14 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, verdict: Ve
         selection=_selection(len(largest), e.scores.shape[1]),
         named=columns_of(e) is not None,
     )
+
+
+def _title(e: Explanation, title: str, aim: str) -> str:
+    """Return the heading of a finding: its method, and the class or the output that it explains."""
+    output = explained_output(e.settings)
+    if output is not None:
+        return f"{e.method}, {quantity_of(e.guarantee, output.record())}"
+    return f"{e.method}, from {title} towards {aim}" if e.opposite else f"{e.method}, why {aim}"
 
 
 def _selection(shown: int, groups: int) -> str:
@@ -152,5 +161,7 @@ def _caption(e: Explanation, kind: Kind, aim: str) -> str:
 
 def _frozen(e: Explanation, sides: int) -> Iterator[str]:
     """Yield the headings of the columns with bounds of AO(B_u)."""
+    output = explained_output(e.settings)
+    quantity = "AO" if output is None else change_noun(output).capitalize()
     for half in ("raising", "lowering") if sides == 2 else ("",) * sides:
-        yield f"AO without it{', ' if half else ''}{half} {RELATIONS[e.guarantee]}"
+        yield f"{quantity} without it{', ' if half else ''}{half} {RELATIONS[e.guarantee]}"

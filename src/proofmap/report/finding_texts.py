@@ -11,6 +11,7 @@ from proofmap.explainers.explanation import Guarantee
 from proofmap.explainers.statements.proven_ranks import ranks, searched
 from proofmap.report.attacked_overlaps import GRADIENT_STEPS, RESTARTS
 from proofmap.text.guarantee_statements import Statements, statements
+from proofmap.text.output_wording import explained_output
 from proofmap.text.verdict import OverlapBounds, Verdict
 from proofmap.text.wording import capitalised, number, plural, quantity_of, radius, score_means, share
 
@@ -60,8 +61,10 @@ def _scores(e: Explanation) -> str:
 
 
 def quantity(e: Explanation) -> str:
-    """Name the value that an explanation bounds."""
-    return quantity_of(e.guarantee, str(e.settings.get("objective", "margin")))
+    """Name the value that an explanation bounds, with the unit of an output."""
+    output = explained_output(e.settings)
+    unit = f", in {output.unit}" if output is not None and output.unit else ""
+    return f"{quantity_of(e.guarantee, e.settings.get('objective', 'margin'))}{unit}"
 
 
 def sources(side: OverlapBounds) -> list[tuple[str, str, str]]:

@@ -20,6 +20,7 @@ from proofmap.report.finding_pictures import columns_of
 from proofmap.report.finding_texts import Names, name_of
 from proofmap.report.provenance import Fact, file_facts, network_digest, values_digest
 from proofmap.storage.hashing import hash_tensor
+from proofmap.text.output_wording import explained_output, value_text
 from proofmap.text.verdict import Outcome
 from proofmap.text.verdict_wording import BADGES, CERTIFIED_ACCURACY
 from proofmap.text.wording import beside, capitalised, plural, share, taken_off
@@ -179,7 +180,10 @@ def _describe(network: NetworkPage, e: Explanation) -> None:
 
 
 def _subject(name: str, file: str, digest: str, e: Explanation, label: int | None, names: Names) -> InputPage:
-    predicted = int(e.predicted[0])
+    predicted, output = int(e.predicted[0]), explained_output(e.settings)
+    shown = f"{name_of(predicted, names)}{beside(label, predicted, lambda number: name_of(number, names))}"
+    if output is not None and e.overlap.value is not None:
+        shown = value_text(output, float(e.overlap.value[0]))
     source = None if e.origin is None else e.origin.samples[0]
     columns = columns_of(e) or [f"column {k}" for k in range(e.x[0].numel())]
     values = zip(columns, (f"{value:.6g}" for value in e.x[0].tolist()), strict=True) if e.x.ndim == 2 else ()
@@ -187,7 +191,7 @@ def _subject(name: str, file: str, digest: str, e: Explanation, label: int | Non
         name,
         file if source is None else source.name,
         digest,
-        f"{name_of(predicted, names)}{beside(label, predicted, lambda number: name_of(number, names))}",
+        shown,
         label,
         " × ".join(map(str, e.x.shape[1:])),
         [*file_facts(() if source is None else source.files), values_digest(digest)],

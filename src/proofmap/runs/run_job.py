@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.explainers import Attributor, Explainer, HybridEVA, as_attributor
+from proofmap.explainers import Attributor, HybridEVA, as_attributor
 from proofmap.explainers.explanation import Guarantee
 from proofmap.graph import Graph
+from proofmap.graph.classes import require_classes
 from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Grid, Groups, SampleGrouping, pixels, resolve
@@ -141,8 +142,13 @@ class Setup:
         Other errors appear at each sample and are recorded as its failure.
         """
         method = self.method()
-        if isinstance(method, Explainer) and self.graph.classes < 2:
-            raise InputError("got a model with one output, expected at least two classes: give it the logits of both")
+        objective = getattr(method, "objective", "margin")
+        if not isinstance(objective, str):
+            raise InputError(
+                f"got a run with objective={objective!r}, expected one of the classes, such as 'margin': the tables of "
+                "a run count decisions; explain single outputs by pm.EVA, or by proofmap explain --output"
+            )
+        require_classes(self.graph)
         if isinstance(method, HybridEVA):
             cut(self.graph, method.split)
         if self.mask is None:

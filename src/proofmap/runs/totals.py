@@ -70,7 +70,7 @@ class Totals:
     correct: int | None  # samples predicted as labelled; None without labels
     certified_correct: int | None  # samples whose label is proven on the whole ball
     ball: Mapping[str, Any] | None
-    objective: str
+    objective: Any  # a word, or the record of an objective about one output
     level: float | None  # the probability with which probable bounds of a sample hold
     taken_off: str | None  # the final operation that the bounds leave out
     overlap: Distribution | None
@@ -245,7 +245,7 @@ def _means(results: Results) -> tuple[dict[int, Array], Array]:
     return {number: sums[number] / counts[number] for number in sorted(sums)}, every
 
 
-def _refuted(rows: Mapping[str, Array], guarantee: Guarantee, objective: str) -> int | None:
+def _refuted(rows: Mapping[str, Array], guarantee: Guarantee, objective: object) -> int | None:
     """Count the samples for which another class wins at the sample itself or at a known input of the ball."""
     if "nominal" not in rows or not decides(objective) or guarantee == "probable":
         return None

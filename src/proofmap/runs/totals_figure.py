@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
@@ -17,7 +18,7 @@ from proofmap.plots.figure_page import PLAIN_STYLE, Picture, fit, page_width, sc
 from proofmap.plots.overlay import OTHER_COLOUR, ends
 from proofmap.runs.totals import Totals
 from proofmap.text.verdict_wording import counted_proven
-from proofmap.text.wording import share
+from proofmap.text.wording import quantity_of, share
 from proofmap.verify.objective import decides
 
 _WIDTH, _HEIGHT = 9.5, 4.2  # inches
@@ -102,6 +103,8 @@ def _axis_label(totals: Totals) -> str:
     """Return the label of the histogram's axis; only margins are called overlaps."""
     if totals.guarantee == "probable":
         return "overlap AO(B) of the smoothed classifier"
+    if isinstance(totals.objective, Mapping) and not decides(totals.objective):
+        return f"{quantity_of(totals.guarantee, totals.objective)} in B"
     return "adversarial overlap AO(B)" if decides(totals.objective) else f"largest objective '{totals.objective}' in B"
 
 

@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from proofmap.explainers.explanation import Guarantee, format_overlap
+from proofmap.text.output_wording import explained_output
 from proofmap.text.verdict_wording import CERTIFIED_ACCURACY, counted_proven, counted_refuted
-from proofmap.text.wording import confidence, plural, radius, share, taken_off
+from proofmap.text.wording import confidence, plural, quantity_of, radius, share, taken_off
 from proofmap.verify.objective import decides
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def totals_text(totals: Totals) -> str:
     if totals.overlap is not None:
         numbers = _listed(totals.overlap, partial(format_overlap, guarantee=totals.guarantee))
         what = "AO(B)" if decides(totals.objective) else f"the objective {totals.objective!r}"
+        if explained_output({"objective": totals.objective}) is not None:
+            what = quantity_of(totals.guarantee, totals.objective)
         sure = "" if totals.level is None else f" {confidence({'level': totals.level})}"
         lines += [f"{what}, {_BOUND_KINDS[totals.guarantee]}{sure}: {numbers}", f"  {_bars(totals.overlap)}"]
     lines += [_line(entry, totals.guarantee, decides(totals.objective)) for entry in totals.classes[:_MAX_LISTED]]

@@ -32,12 +32,16 @@ def to_json(value: Any, listed: int = 0) -> JSON:
             return to_json(value.tolist())
         case Tensor():
             return f"tensor {tuple(value.shape)} sha256 {hash_tensor(value)}"
+        case dict():
+            return {str(key): to_json(entry, listed) for key, entry in value.items()}
         case tuple() | list():
             return [to_json(entry, listed) for entry in value]
         case float() if isinf(value):
             return str(value)
         case bool() | int() | float() | str() | None:
             return value
+    if hasattr(value, "record"):  # an objective about one output
+        return to_json(value.record(), listed)
     return repr(value)
 
 

@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from proofmap.runtime.outward_numbers import NOT_COVERED, Guarantee
+from proofmap.text.output_wording import (
+    change_text,
+    explained_output,
+    quantity,
+    range_text,
+    value_text,
+    with_unit,
+)
 from proofmap.text.verdict import OverlapBounds, Verdict, Witness
 from proofmap.text.verdict_wording import clause, refuted
 from proofmap.text.wording import capitalised, confidence, noise, number, plural, quantity_of, share, smoothed
+from proofmap.verify.objectives import Output
 
 _NOTHING = "Nothing about the ball as a whole."
 _FINDERS: Mapping[Witness, str] = {"sample": "Sampling", "search": "The search for the bound", "attack": "An attack"}
@@ -31,7 +40,9 @@ def statements(verdict: Verdict, title: str, aim: str, guarantee: Guarantee, set
     title: the name of its class; aim: the class of a targeted map. settings: those of the explanation.
     """
     side = verdict.bounds[0]
-    objective = str(settings.get("objective", "margin"))
+    objective, output = settings.get("objective", "margin"), explained_output(settings)
+    if output is not None:
+        return _about_output(output, side, guarantee, settings)
     if verdict.kind == "targeted":
         guaranteed, open_ = _targeted(verdict, title, aim)
     elif verdict.kind == "own":
@@ -48,6 +59,26 @@ def statements(verdict: Verdict, title: str, aim: str, guarantee: Guarantee, set
     sure = f", with probability {side.level}" if verdict.outcome == "probable" else ""
     short = f"{capitalised(clause(verdict, 'the ball', aim))}{sure}."
     return Statements(short, tuple(guaranteed), (*open_, *rounding(guarantee, settings)))
+
+
+def _about_output(output: Output, side: OverlapBounds, guarantee: Guarantee, settings: Mapping[str, Any]) -> Statements:
+    """Return the statements about the change of one output."""
+    short = f"{capitalised(change_text(output, side, 'the ball', guarantee))}."
+    open_ = [f"How far {output.text} {'falls' if output.direction == 'up' else 'rises'}."]
+    if side.upper is None:
+        reached = change_text(output, side, "the ball", guarantee)
+        return Statements(short, (f"{_NOTHING} {capitalised(reached)}.",), (f"A bound of {quantity(output)}.",))
+    holds = [f"Everywhere in the ball, {quantity(output)} is at most {_in_unit(side.upper, 'certified', output)}."]
+    if side.value is not None and math.isfinite(side.upper):
+        within = range_text(output, side.value, side.upper)
+        holds.append(f"{capitalised(value_text(output, side.value))} at the input, and {within} in the ball.")
+    gap = f"The exact number. It lies between {_in_unit(side.lower, 'sampled', output)} and the bound."
+    rest = [*(open_ if output.direction != "both" else []), gap, *rounding(guarantee, settings)]
+    return Statements(short, tuple(holds), tuple(rest))
+
+
+def _in_unit(value: float, guarantee: Guarantee, output: Output) -> str:
+    return with_unit(number(value, guarantee), output)
 
 
 def rounding(guarantee: Guarantee, settings: Mapping[str, Any]) -> list[str]:

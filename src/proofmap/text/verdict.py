@@ -9,10 +9,12 @@ from typing import Literal, TypeAlias
 
 # The question that a sample's overlap answers. "decision": does the class hold? "targeted": can raising values alone,
 # or lowering them alone, reach one other class? "own": the same for the class that the sample already has. "other": a
-# form of the logits that decides no class. "smoothed": does the class hold for most noisy copies?
-Kind: TypeAlias = Literal["decision", "targeted", "own", "other", "smoothed"]
-# "unproven": no upper bound is known. "aside": the question is not about the decision.
-Outcome: TypeAlias = Literal["proven", "probable", "undecided", "refuted", "unproven", "aside"]
+# form of the logits that decides no class. "smoothed": does the class hold for most noisy copies? "output": how far can
+# one output change?
+Kind: TypeAlias = Literal["decision", "targeted", "own", "other", "smoothed", "output"]
+# "unproven": no upper bound is known. "aside": the question is not about the decision. "bounded", "reached": an output
+# has a proven bound, or only values that were reached.
+Outcome: TypeAlias = Literal["proven", "probable", "undecided", "refuted", "unproven", "aside", "bounded", "reached"]
 # The point that refutes a decision: the input itself, a random sample, or a point that a search or an attack reached.
 Witness: TypeAlias = Literal["input", "sample", "search", "attack"]
 Half: TypeAlias = Literal["+", "-"]  # values are only raised, or only lowered
@@ -30,6 +32,7 @@ class OverlapBounds:
     estimate: float | None = None  # neither a lower nor an upper bound
     half: Half | None = None
     level: str | None = None  # the probability of all bounds, if they are not proven
+    value: float | None = None  # the explained output at the input, whose change the numbers bound
 
     @property
     def lower(self) -> float:
@@ -87,6 +90,8 @@ def _outcome(kind: Kind, bounds: Sequence[OverlapBounds]) -> Outcome:
     below = all(side._negative for side in bounds)
     if kind in ("other", "own"):
         return "aside"
+    if kind == "output":
+        return "bounded" if all(side.upper is not None for side in bounds) else "reached"
     if kind == "smoothed":
         return "probable" if below else "undecided"
     if below:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from proofmap.runtime.outward_numbers import NOT_COVERED, Guarantee, format_interval, format_overlap
+from proofmap.text.output_wording import change_noun, explained_output, with_unit
 from proofmap.text.verdict import Outcome, OverlapBounds, Verdict, Witness
 from proofmap.text.wording import confidence, noise
 from proofmap.verify.objective import decides
@@ -22,6 +23,8 @@ BADGES: Mapping[Outcome, str] = {
     "refuted": "Refuted",
     "unproven": "Not proven",
     "aside": "Not about the decision",
+    "bounded": "Proven bound",
+    "reached": "No proven bound",
 }
 GLYPHS: Mapping[Outcome, str] = {
     "proven": "✓",
@@ -30,6 +33,8 @@ GLYPHS: Mapping[Outcome, str] = {
     "refuted": "✗",
     "unproven": "–",
     "aside": "–",
+    "bounded": "≤",
+    "reached": "–",
 }
 FIRST_WORDS: Mapping[Outcome, str] = {
     "proven": "proven",
@@ -38,6 +43,8 @@ FIRST_WORDS: Mapping[Outcome, str] = {
     "refuted": "refuted",
     "unproven": "NOT proven",
     "aside": "no verdict",
+    "bounded": "proven",
+    "reached": "NOT proven",
 }
 CERTIFIED_ACCURACY = "certified accuracy, proven and predicted as labelled"
 PLOT_SIGNS: Signs = ("≤", "≥", "≈")
@@ -63,6 +70,8 @@ def clause(verdict: Verdict, ball: str, aim: str = "the target", *, rigorous: bo
     match verdict.kind, verdict.outcome:
         case "own", _:
             return "the input already has this class"
+        case "output", _:
+            return f"one output was bounded for {ball}"
         case "other", _:
             return f"the objective that was bounded for {ball} does not decide the class"
         case "smoothed", "probable":
@@ -139,11 +148,15 @@ def bound_text(
     value = {"sampled": bounds.sampled, "none": bounds.estimate}.get(guarantee, bounds.upper)
     if value is None:
         return f"{name} is unknown"
-    name = name if decides(objective) else f"objective {objective!r}"
-    shown = format_overlap(value, guarantee)
+    output, unit = explained_output(settings), ""
+    if output is not None:
+        name, unit = change_noun(output), with_unit("", output)
+    elif not decides(objective):
+        name = f"objective {objective!r}"
+    shown = f"{format_overlap(value, guarantee)}{unit}"
     match guarantee:
         case "certified" if bounds.searched is not None:
-            return f"{name} in {format_interval(bounds.searched, value)}"
+            return f"{name} in {format_interval(bounds.searched, value)}{unit}"
         case "certified":
             return f"{name} {upper} {shown}"
         case "probable":

@@ -10,7 +10,9 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from math import isfinite, isnan
 from typing import Any
 
+from proofmap.graph.rewrite.probability_head import SINGLE_LOGIT
 from proofmap.runtime.outward_numbers import Guarantee, format_overlap
+from proofmap.text.output_wording import change_column, explained_output, quantity
 from proofmap.verify.objective import decides
 
 _RADIUS_DIGITS = 6  # significant digits of a printed radius
@@ -132,17 +134,23 @@ def reached_name(objective: object = "margin", part: str = "") -> str:
     return "_".join(filter(None, (quantity_name(objective), part, "lower_reached")))
 
 
-def quantity_of(guarantee: Guarantee, objective: str) -> str:
+def quantity_of(guarantee: Guarantee, objective: object) -> str:
     """Name the bounded value in a sentence. Only a bound of margins is called the overlap."""
+    output = explained_output({"objective": objective})
+    if output is not None:
+        return quantity(output)
     if guarantee == "probable":
         return "the overlap of the smoothed classifier"
     if decides(objective):
         return "the adversarial overlap"
-    return _OBJECTIVE_PHRASES.get(objective, f"the objective {objective!r}")
+    return _OBJECTIVE_PHRASES.get(str(objective), f"the objective {objective!r}")
 
 
 def quantity_name(objective: object) -> str:
-    """Return "overlap", or "objective_NAME" for an objective that does not decide the class."""
+    """Return "overlap", or "objective_NAME" for an objective that decides no class, or "rise_of_output_0"."""
+    output = explained_output({"objective": objective})
+    if output is not None:
+        return change_column(output)
     return "overlap" if decides(objective) else f"objective_{objective}"
 
 
@@ -173,7 +181,9 @@ def score_means(method: str) -> str | None:
 
 
 def taken_off(what: object) -> str:
-    """Say that the final layer was left out of the bounds, and why that is sound."""
+    """Say that the final layer was left out of the bounds, and why that is sound; or how one output is read."""
+    if what == SINGLE_LOGIT:
+        return "the network has one output z: it is read as the logits (0, z) of the classes 0 and 1"
     return (
         f"the final {what} was removed from the network before bounding: it does not change which class is ahead, and "
         "overlaps are differences of its inputs"

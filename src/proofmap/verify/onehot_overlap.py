@@ -22,6 +22,7 @@ from proofmap.inputs.membership import largest_below
 from proofmap.inputs.onehot_boxes import OneHotBoxes
 from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part
+from proofmap.verify.objectives import Output
 from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap
 
 _BOXES_PER_BATCH = 256  # boxes that are built at once: limits the memory
@@ -41,8 +42,9 @@ def boxes_overlap(
     with full_precision(boxes.x.device), torch.no_grad():
         logits = logits_of(graph, boxes.x)
         classes = target_of(target, logits)
+        start = logits[:, 0] if isinstance(how.objective, Output) else None
         other = None if rival is None else target_of(rival, logits, "rival")
-    problem = _BoxProblem(graph, boxes, classes, other)
+    problem = _BoxProblem(graph, boxes, classes, other, start)
     begin = time.monotonic()
     every = torch.arange(len(boxes.owner), device=boxes.x.device)
     first = [
@@ -54,14 +56,16 @@ def boxes_overlap(
     if how.method.search is None:
         above, _ = boxes.largest(upper)
         at_least = lower[boxes.first]  # at x itself, with rounding errors if the bounds are rigorous
-        return Overlap(
+        bounds = Overlap(
             above[:, 0], above[:, 1:], at_x, classes, True, at_least[:, 0], at_least[:, 1:], rigorous=how.rigorous
         )
+        return replace(bounds, value=start)
     points = _search(problem, upper, lower, how, begin)
     (above, _), (below, _) = boxes.largest(upper), boxes.largest(lower)
-    return Overlap(
+    bounds = Overlap(
         above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], points, rigorous=how.rigorous
     )
+    return replace(bounds, value=start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +76,13 @@ class _BoxProblem:
     boxes: OneHotBoxes
     classes: Tensor  # (N,)
     rival: Tensor | None  # (N,)
+    start: Tensor | None  # (N,) the explained output at x
 
     def bounded(self, rows: Tensor, how: OverlapSettings) -> Overlap:
         owner = self.boxes.owner[rows]
         rival = None if self.rival is None else self.rival[owner]
-        return family_overlap(self.graph, self.boxes.family.pick(rows), self.classes[owner], how, rival)
+        start = None if self.start is None else self.start[owner]
+        return family_overlap(self.graph, self.boxes.family.pick(rows), self.classes[owner], how, rival, start)
 
 
 def _search(problem: _BoxProblem, upper: Tensor, lower: Tensor, how: OverlapSettings, begin: float) -> Tensor:

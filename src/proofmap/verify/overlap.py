@@ -45,7 +45,8 @@ from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part
 from proofmap.search.exact import exact_bounds
 from proofmap.settings import check_choice, check_flag, check_number
-from proofmap.verify.objective import Objective, forms_of, join, nominal
+from proofmap.verify.objective import Objective, decides, forms_of, join, nominal
+from proofmap.verify.objectives import Output, check_objective, objective_graph, refuse_target
 
 _NOMINAL = torch.empty(0)  # placeholder for lower bounds that are not given: the values at x itself
 _SPENT = ("time", "memory", "units")  # reasons why a search stops before it knows all scores
@@ -83,6 +84,7 @@ class Overlap:
     points: Tensor | None = None  # (N, 1 + G, *shape) inputs that attain the lower bounds; None: x itself
     drops: Tensor | None = None  # (N, G, 2) direct bounds of AO(B) - AO(B_u), if there are any
     rigorous: bool = False  # whether upper and lower bounds cover all rounding errors
+    value: Tensor | None = None  # (N,) with objectives.Output: the output at x, which all changes are measured from
 
     def __post_init__(self) -> None:
         """Fill in the lower bounds that x attains, and check lower against upper bounds."""
@@ -137,17 +139,21 @@ class Overlap:
     def __repr__(self) -> str:
         """Show counts and the range of bounds. "below 0" proves a decision only with some objectives."""
         count, groups = self.frozen.shape
+        samples, variables = f"{count} sample{'s' * (count != 1)}", f"{groups or 'no'} group{'s' * (groups != 1)}"
         limits = (float(self.full.min()), float(self.full.max())) if count else (nan, nan)
         below = int((self.full < 0).sum())
         one = "below 0" if below else "not below 0"
         proven = f", {one}" if count == 1 else f", below 0 for {below} of {count}"
         rounding = "" if self.rigorous else f"; {NOT_COVERED}"
+        if self.value is not None:
+            kind, relation = ("certified", "<=") if self.certified else ("not certified", "about")
+            largest = format_range(*limits, "certified" if self.certified else "none")
+            return f"Overlap({samples}, {variables}, {kind}: the output changes by {relation} {largest}{rounding})"
         bounds = (
             f"certified: AO(B) <= {format_range(*limits, 'certified')}{proven}{rounding}"
             if self.certified
             else f"not certified: AO(B) about {format_range(*limits, 'none')}"
         )
-        samples, variables = f"{count} sample{'s' * (count != 1)}", f"{groups or 'no'} group{'s' * (groups != 1)}"
         return f"Overlap({samples}, {variables}, {bounds})"
 
 
@@ -192,6 +198,10 @@ def overlap(
     A final softmax, or a sigmoid of one output, is removed. Then 2⁻¹⁶ is added to the bounds of "margin" and "apart": a
     class must be ahead by this much so that its probability is larger in float32.
 
+    `pm.objectives.Output` asks for the change of one output instead, as of a regression model, and
+    `pm.objectives.Label` for one label. A model with one output z is otherwise read as the logits (0, z): z < 0 is
+    class 0, and z > 0 is class 1.
+
     An overlap below 0 proves the decision only with "margin" and "apart" and without a rival. At 0, another class may
     have the same logit.
 
@@ -206,7 +216,9 @@ def overlap(
     >>> pm.overlap(model, x, ball).full < 0         # proven
     tensor([True, True])
     """
-    check_choice("got objective", objective, Objective)
+    check_objective("got objective", objective)
+    refuse_target(objective, target)
+    refuse_target(objective, rival, "rival")
     check_choice("got sharing", sharing, Sharing)
     if enough != -inf:
         check_number("got enough", enough)
@@ -221,7 +233,7 @@ def overlap(
 
     x = as_samples(x, model)
     boxes = OneHotBoxes.of(ball, x, grouping.resolve(groups, x))
-    graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
+    graph = bounded(objective_graph(as_graph(model, x), objective)).to(x.device, x.dtype)
     if rival is not None:
         _check_rival(graph, x, target, rival)
 
@@ -232,17 +244,32 @@ def overlap(
     return boxes_overlap(graph, boxes, target, how, rival)
 
 
-def family_overlap(graph: Graph, family: Family, target: Target, how: OverlapSettings, rival: Target = None) -> Overlap:
-    """Bound the overlap of a given family of balls. A rival that is the target itself has the overlap 0."""
+def family_overlap(
+    graph: Graph,
+    family: Family,
+    target: Target,
+    how: OverlapSettings,
+    rival: Target = None,
+    start: Tensor | None = None,
+) -> Overlap:
+    """Bound the overlap of a given family of balls. A rival that is the target itself has the overlap 0.
+
+    graph: that of the objective. start: (N,) the value that an output's change is measured from, by default its value
+    at the centres of the balls.
+    """
     bounded(graph)
     if has_extreme_weights(graph):  # only rigorous bounds know the range of float32
         how = replace(how, rigorous=True)
     with full_precision(family.x.device), torch.no_grad():
         logits = logits_of(graph, family.x)
         classes = target_of(target, logits)
-        forms = forms_of(logits, classes, None if rival is None else target_of(rival, logits, "rival"), how.objective)
+        other = None if rival is None else target_of(rival, logits, "rival")
         overlap_of = _bounded_overlap if how.method.search is None else _searched_overlap
-        return overlap_of(graph, family, logits, classes, forms, how)
+        if not isinstance(how.objective, Output):
+            return overlap_of(graph, family, logits, classes, forms_of(logits, classes, other, how.objective), how)
+        start = logits[:, 0] if start is None else start
+        forms = forms_of(logits, classes, other, how.objective, start)
+        return replace(overlap_of(graph, family, logits, torch.zeros_like(classes), forms, how), value=start)
 
 
 def two_sided_overlap(graph: Graph, family: Family, target: Tensor, how: OverlapSettings) -> Overlap:
@@ -312,7 +339,7 @@ def _searched_overlap(
 
 def _probability_margin(graph: Graph, how: OverlapSettings) -> float:
     """Return what upper bounds are raised by, so that one below 0 also decides by the model's own probabilities."""
-    if how.objective not in ("margin", "apart"):
+    if not decides(how.objective):
         return 0.0
     saturated = 0.0 if how.rigorous else saturation_margin(graph[graph.output].op)  # rigorous bounds already include it
     return max(decision_margin(graph.taken_off), saturated)

@@ -351,7 +351,6 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
     "state": (Counting(), "writes to its buffers .*'seen'.*, expected one that keeps no state"),
     "decision": (Deciding(), "computes a sample differently alone and beside others"),
     "shape": (nn.Linear(5, 3), r"torch.export cannot follow the model on a batch of 29 of shape \(4,\)"),
-    "one number": (Apply(lambda x: x.sum(1)), r"output has shape \(N\), expected logits"),
     "undefined": (Apply(lambda x: (x - 5).log()), "output at x is NaN or infinite"),
     "fixed batch": (Apply(lambda x: x.view(29, 4)), "cannot take a batch of 2"),
 }

@@ -12,6 +12,7 @@ from proofmap.cli.options import option_values as texts
 from proofmap.cli.options import shared_options as o
 from proofmap.cli.options.model_and_inputs import Subject
 from proofmap.cli.options.option_bundles import unset
+from proofmap.cli.options.output_options import OutputOptions
 from proofmap.errors import InputError
 from proofmap.registry import EXPLAINER_ENTRIES, EXPLAINERS
 
@@ -31,10 +32,18 @@ class Written:
     as_json: o.Json = False
 
 
+@dataclass(frozen=True)
+class ScoredQuestion:
+    """Options of what is explained: the decision or one output, and the groups that are scored."""
+
+    scoring: o.Scoring
+    explained: OutputOptions
+
+
 def explain(
     *,
     ball: o.BallOptions,
-    scoring: o.Scoring,
+    what: ScoredQuestion,
     method: Annotated[
         str | None,
         unset(
@@ -67,11 +76,26 @@ def explain(
 
     Without --eps and --method, Proofmap chooses a map and the strongest proof that fit into --within, and says why.
     """
-    certificate, bounding = written.certificate, scoring.bounding
+    certificate, scoring = written.certificate, what.scoring
+    bounding = scoring.bounding
     if certificate is not None:
         _check_certificate(certificate, method)
         method = method or "eva"
-    automatic = method is None and bounding.bounds is None and rigorous is None and ball.chosen and not subject.boxed
+    output = what.explained.objective()
+    if output is not None and method not in (None, "eva", "empirical"):
+        raise InputError(f"got --output with --method {method}, expected eva or empirical: they explain single outputs")
+    if output is not None and certificate is not None:
+        raise InputError("got --certificate with --output, expected one of them: certificates are about decisions")
+    if output is not None and scoring.target is not None:
+        raise InputError("got --target with --output, expected one of them: an output has no class")
+    automatic = (
+        output is None
+        and method is None
+        and bounding.bounds is None
+        and rigorous is None
+        and ball.chosen
+        and not subject.boxed
+    )
     method = method or "eva"
     if EXPLAINER_ENTRIES[method].target and scoring.target is None:
         raise InputError(f"got --method {method} alone, expected the class to move to as well: give --target")
@@ -83,8 +107,10 @@ def explain(
     if rigorous is not None:
         o.check_proves(method, kind, rigorous)
         settings["rigorous"] = rigorous
+    if output is not None:
+        settings["objective"] = output
     groups = None if automatic and scoring.groups is None else o.groups_of(scoring.groups)
-    task = ExplainTask.read(subject, ball, limit, scoring.target, written.out)
+    task = ExplainTask.read(subject, ball, limit, scoring.target, written.out, labelled=output is None)
     if automatic:
         explain_automatically(task, groups, within, written.as_json)
     else:

@@ -17,6 +17,7 @@ from proofmap.cli.options.shared_options import ROUNDING_NOTE, finite, tell
 from proofmap.errors import FileError, InputError
 from proofmap.explainers.explanation import format_overlap
 from proofmap.graph import Graph
+from proofmap.graph.rewrite.output_heads import without_two_logits
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.sources import Model, Preparation, read_specification
 from proofmap.sources.own_files import VIOLATED
@@ -58,7 +59,7 @@ def decide_files(
 
 def _read(path: Path, model: Model) -> tuple[tuple[Region, ...], Graph]:
     regions = read_specification(path, model.preparation)
-    graph = model.graph(regions[0].lower.float()[None])
+    graph = without_two_logits(model.graph(regions[0].lower.float()[None]))
     try:
         check(graph, regions)
     except InputError as error:

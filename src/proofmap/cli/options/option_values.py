@@ -49,6 +49,20 @@ def radius(text: str) -> float | Literal["auto"]:
     return eps
 
 
+def output(text: str) -> None:
+    """Check the index of an output: numbers and ranges that commas separate."""
+    for part in text.split(","):
+        if not re.fullmatch(r"\s*(\d+|(-?\d+)?:(-?\d+)?(:(-?\d+)?)?)\s*", part, re.ASCII):
+            raise InputError(f"got --output {text}, expected numbers and ranges such as 0 or 1,10:20,:")
+
+
+def change(text: str) -> None:
+    """Check a largest change: a number of at least 0."""
+    value = number(text, "--within")
+    if not (isfinite(value) and value >= 0):
+        raise InputError(f"got --within {text}, expected a change of at least 0, such as 0.5")
+
+
 def day(text: str) -> date:
     """Parse an ISO 8601 date."""
     try:

@@ -17,7 +17,7 @@ from proofmap.execution import base_elements
 from proofmap.explainers.attributor import checked_maps
 from proofmap.explainers.explainer import check_model
 from proofmap.graph import Graph, Network, as_graph
-from proofmap.graph.classes import classes_of
+from proofmap.graph.classes import classes_of, require_classes
 from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.opaque import differentiable
 from proofmap.inputs.array_types import Samples, Target
@@ -85,7 +85,7 @@ class Baseline(ABC):
     def attribute(self, inputs: Samples, target: Target | list[int] = None) -> Tensor:
         """Return the attributions of inputs (N, *shape), in the same shape, for the predicted class or the target."""
         x = as_samples(inputs, self.model).detach()
-        graph = as_graph(self.model, x).to(x.device, x.dtype)
+        graph = require_classes(as_graph(self.model, x)).to(x.device, x.dtype)
         if self.needs_gradients:
             differentiable(graph, type(self).__name__)
         elements, itemsize = sum(n.size + n.inside for n in graph.nodes), x.element_size()

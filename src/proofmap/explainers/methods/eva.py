@@ -13,13 +13,14 @@ from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Explanation, Guarantee
 from proofmap.explainers.statements.explained_inputs import with_inputs
 from proofmap.graph import as_graph
+from proofmap.graph.classes import require_classes
 from proofmap.graph.input_tensor import as_samples
 from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.several_inputs import is_several
 from proofmap.runtime.memory import budget
 from proofmap.runtime.progress import part
-from proofmap.settings import choice, flag
-from proofmap.verify.objective import Objective
+from proofmap.settings import choice, flag, setting
+from proofmap.verify.objectives import Objective, check_objective
 from proofmap.verify.onehot_overlap import boxes_overlap
 from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap, method_of
 
@@ -30,8 +31,9 @@ class EVA(Explainer):
 
     The difference is an importance score and not itself certified. `Explanation.intervals` bounds the true score.
 
-    objective: "margin", "class" or "mean". rigorous: cover all rounding errors, by default if their size is known (see
-    `pm.overlap`).
+    objective: "margin", "class" or "mean"; `pm.objectives.Output` for the change of one output, as of a regression
+    model; `pm.objectives.Label` for one label of several. rigorous: cover all rounding errors, by default if their size
+    is known (see `pm.overlap`).
 
     >>> pm.EVA(model, ball, groups=cells).explain(x)
     Explanation(2 samples of (1, 28, 28), 16 groups, method='EVA', AO <= -13.39 to -10.05, guarantee='certified')
@@ -41,7 +43,7 @@ class EVA(Explainer):
 
     bounds: Method | None = None
     sharing: Sharing = choice("shared", Sharing)
-    objective: Objective = choice("margin", Objective)
+    objective: Objective = setting("margin", check_objective)
     rigorous: bool | None = flag()
 
     def _measure(self, task: Task) -> Measured:
@@ -91,7 +93,7 @@ class TargetedEVA(Explainer):
             assert isinstance(stated, TargetedEVA)
             return with_inputs(stated.explain_all(z), record)
         x = as_samples(x, self.model)
-        graph = as_graph(self.model, x)
+        graph = require_classes(as_graph(self.model, x))
         every = torch.arange(graph.classes, device=x.device).repeat(len(x))
         return replace(self, model=graph).explain(x.repeat_interleave(graph.classes, dim=0), every)
 

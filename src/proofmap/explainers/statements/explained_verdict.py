@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from proofmap.explainers.explanation import Explanation
+from proofmap.text.output_wording import explained_output
 from proofmap.text.verdict import Half, Kind, OverlapBounds, Verdict
 from proofmap.text.verdict_wording import PLOT_SIGNS, Signs, bound_text
 from proofmap.text.wording import confidence
@@ -26,6 +27,8 @@ def kind_of(e: Explanation, k: int = 0) -> Kind:
         return "targeted" if int(e.target[k]) != int(e.overlap.target[k]) else "own"
     if e.guarantee == "probable":
         return "smoothed"
+    if explained_output(e.settings) is not None:
+        return "output"
     return "decision" if decides(_objective(e)) else "other"
 
 
@@ -46,6 +49,8 @@ def _bounds(e: Explanation, overlap: Overlap, k: int, attacked: float | None, ha
     known: dict[str, Any] = {} if math.isnan(value) else {_BOUND_OF[e.guarantee]: value}
     if reached > nominal and e.guarantee in ("certified", "none"):
         known["searched"] = reached
+    if overlap.value is not None:
+        known["value"] = float(overlap.value[k])
     level = confidence(e.settings) if e.guarantee == "probable" else None
     return OverlapBounds(nominal, attacked=attacked, half=half, level=level, **known)
 

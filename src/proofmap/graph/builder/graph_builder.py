@@ -21,7 +21,7 @@ from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import compute
 from proofmap.graph.rewrite.entry_axis import with_entry_axis
 from proofmap.graph.rewrite.fold import fold_constants
-from proofmap.graph.rewrite.probability_head import output_shape_error, without_probability_head
+from proofmap.graph.rewrite.probability_head import without_probability_head
 from proofmap.graph.walk import ancestors
 
 Value = str | Tensor
@@ -99,12 +99,15 @@ class Builder:
             raise UnsupportedError(missing) from mixing
         if mixing is not None:
             raise mixing
-        if len(self.shape(output)) != 1:
-            raise output_shape_error("model", self.shape(output))
+        shape = self.shape(output)
+        if len(shape) != 1:  # the rows of outputs of any shape are flat
+            output = self.reshape(self._free("outputs"), output, (prod(shape),))
+            needed.add(output)
         nodes = tuple(node for node in self.nodes.values() if node.name in needed or node.op == "input")
         for node in nodes:
             _check_constants(node, dtype)
-        return fold_constants(with_entry_axis(Graph(nodes, output, taken_off))).to(device, dtype)
+        graph = Graph(nodes, output, taken_off, output_shape=shape if len(shape) > 1 else None)
+        return fold_constants(with_entry_axis(graph)).to(device, dtype)
 
     def add_node(
         self,

@@ -112,6 +112,8 @@ class Reader:
             shape = self.builder.shape(output)
             if prod(shape) == max(shape):  # (N, classes, 1, 1) and the like
                 output = self.builder.reshape(f"{output}.flat", output, (prod(shape),))
+            elif not self.builder.batch_axes and shape[0] == 1:  # the axis of the samples
+                output = self.builder.reshape(f"{output}.sample", output, shape[1:])
         return self.builder.finish(output, torch.device("cpu"), self.dtype)
 
     def _read(self, node: NodeProto) -> None:

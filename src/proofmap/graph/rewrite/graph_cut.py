@@ -27,7 +27,9 @@ def cut(graph: Graph, split: str) -> tuple[Graph, Graph]:
         )
     start = Node(at, "input", (), graph[at].shape)
     first = Graph(tuple(node for node in graph.nodes if node.name in head), at)
-    return first, Graph((start, *after), graph.output if after else at, graph.taken_off)
+    return first, Graph(
+        (start, *after), graph.output if after else at, graph.taken_off, output_shape=graph.output_shape
+    )
 
 
 def _resolve_name(graph: Graph, split: str) -> str:

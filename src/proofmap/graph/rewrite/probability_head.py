@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from proofmap.graph.builder.graph_builder import Builder
 
 SINGLE_SIGMOID = "sigmoid of one output"
+SINGLE_LOGIT = "one output"  # nothing is removed: the output z is read as the logits (0, z)
 MAX_LOGIT_GAP = 32.0  # classes at most this far below the largest logit have probabilities that differ in float32
 _DECISION_MARGIN = 2.0**-16  # least difference of logits; the certificate checker has the same number
 _SATURATING_OPERATIONS = frozenset({"sigmoid", "softmax", "tanh", "erf", "softsign"})  # many inputs have outputs near 1
@@ -42,17 +43,23 @@ def _sigmoid_of_difference(logits: Tensor) -> Tensor:
     return torch.sigmoid(logits[:, 1:] - logits[:, :1])
 
 
+def _difference(logits: Tensor) -> Tensor:
+    """Return z for the logits (0, z), (N, 1)."""
+    return logits[:, 1:] - logits[:, :1]
+
+
 # The model's outputs from the logits (N, classes), by the name of the head
 PROBABILITY_HEADS: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda logits: logits.softmax(1),
     "log-softmax": lambda logits: logits.log_softmax(1),
     SINGLE_SIGMOID: _sigmoid_of_difference,
+    SINGLE_LOGIT: _difference,
 }
 
 
 def decision_margin(taken_off: str | None) -> float:
     """Return the margin between logits at which the float32 outputs decide as the logits do."""
-    return 0.0 if taken_off is None else _DECISION_MARGIN
+    return 0.0 if taken_off in (None, SINGLE_LOGIT) else _DECISION_MARGIN
 
 
 def saturation_margin(op: str) -> float:
@@ -61,7 +68,12 @@ def saturation_margin(op: str) -> float:
 
 
 def scores(outputs: Tensor, taken_off: str | None) -> Tensor:
-    """Return one number for each class (N, classes) from a model's outputs: (1 - p, p) for one probability p."""
+    """Return one number for each class (N, classes) from a model's outputs.
+
+    They are (1 - p, p) for one probability p, and (0, z) for one logit z.
+    """
+    if taken_off == SINGLE_LOGIT:
+        return torch.cat([torch.zeros_like(outputs), outputs], 1)
     return torch.cat([1 - outputs, outputs], 1) if taken_off == SINGLE_SIGMOID else outputs
 
 

@@ -69,7 +69,7 @@ def _checked_model(graph: Graph, model: nn.Module) -> BatchFunction:
 
     def run(points: Tensor) -> Tensor:
         n, value = len(points), output_of(model, points)
-        if graph.taken_off is not None and len(value) == n:
+        if len(value) == n and (graph.taken_off is not None or tuple(value.shape[1:]) in ((), graph.output_shape)):
             value = value.flatten(1) if value.ndim > 1 else value[:, None]
         if tuple(value.shape) != (n, outputs):
             raise ModelError(
