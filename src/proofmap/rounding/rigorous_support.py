@@ -25,8 +25,8 @@ def decide_rigorous(graph: Graph, asked: bool | None, method: Method | None = No
     """Decide whether bounds by this method count all rounding errors: as asked, or by default (None) where they are
     known.
 
-    The default is False for a search on a network with curved activations, since a rigorous search splits at kinks
-    only. Every public call decides this here, once, and its result reports the decision.
+    The default is False for a search on a network with curves, products of two values or softmax, since a rigorous
+    search splits at kinks only. Every public call decides this here, once, and its result reports the decision.
     """
     if asked is not None:
         return asked
@@ -36,7 +36,7 @@ def decide_rigorous(graph: Graph, asked: bool | None, method: Method | None = No
 
 def _curved(node: Node) -> bool:
     rule = RULES.get(node.op)
-    return isinstance(rule, Scalar) and rule.kink_sum(node) is None
+    return node.op in ("product", "contract", "softmax") or (isinstance(rule, Scalar) and rule.kink_sum(node) is None)
 
 
 def _has_error_bound(node: Node) -> bool:
