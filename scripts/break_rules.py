@@ -46,6 +46,7 @@ FOLLOWED, LAYERS, MASKED = (
     "tests/graph/builder/test_softmax_layers.py",
 )
 ROUNDED = "tests/rounding/test_bound_errors.py"
+OF_PRODUCTS, OF_NORMS = "tests/rounding/test_product_errors.py", "tests/rounding/test_norm_errors.py"
 HOSTILE = f"{ROUNDED}::test_hostile_networks_are_never_proven_wrongly"
 BACKDOOR = f"{ROUNDED}::test_a_backdoor_is_proven_without_roundings_and_not_with_them"
 FOLDED = f"{ROUNDED}::test_folded_constants_count_with_what_cancels_in_them"
@@ -1675,6 +1676,67 @@ BREAKS = [
         "return self._of._interval_error(node)[self._case]",
         "return 0 * self._of._interval_error(node)[self._case]",
         f"{ROUNDED}::test_radii_of_a_ball_serve_members_whose_intervals_are_parts_of_its_own",
+    ),
+    # products, softmax and norms
+    Break("rounding/magnitudes.py", "size, extra=_UNDERFLOWS * reach)", "size)", OF_PRODUCTS),
+    Break(
+        "rounding/magnitudes.py",
+        "return Magnitudes(size, 2 * size, 2 * size, size, extra=",
+        "return Magnitudes(size, 2 * size, 2 * size, 0 * size, extra=",
+        OF_PRODUCTS,
+    ),
+    Break("rounding/magnitudes.py", "errors = count + count // 8 + _FUSED_ERRORS", "errors = 1", OF_PRODUCTS),
+    Break(
+        "rounding/magnitudes.py",
+        "size, 4 * size, 4 * size, size, errors",
+        "size, 0 * size, 0 * size, size, errors",
+        OF_PRODUCTS,
+    ),
+    Break("rounding/magnitudes.py", "extra = _UNDERFLOWS * (count + 1)", "extra = 0 * (count + 1)", OF_PRODUCTS),
+    Break("rounding/magnitudes.py", "_SOFTMAX_EXP_ERRORS + 16 * largest))", "_SOFTMAX_EXP_ERRORS))", OF_PRODUCTS),
+    Break("rounding/magnitudes.py", "(part / (1 - part) * high).clamp(max=1)", "0 * high", OF_PRODUCTS),
+    Break(
+        "rounding/magnitudes.py",
+        "Magnitudes(end, 2 * high * (size + largest), bias",
+        "Magnitudes(end, 0 * high, 0 * bias",
+        OF_PRODUCTS,
+    ),
+    Break(
+        "rounding/norm_errors.py",
+        "error = distance * (size.sqrt() + distance)",
+        "error = 0 * distance * (size.sqrt() + distance)",
+        OF_NORMS,
+    ),
+    Break(
+        "rounding/norm_errors.py",
+        "for one, other in (node.inputs, node.inputs[::-1]):",
+        "for one, other in ():",
+        OF_NORMS,
+    ),
+    Break("rounding/norm_errors.py", 'UNDERFLOW / node.attributes.get("least_factor", 1.0)', "UNDERFLOW", OF_NORMS),
+    Break(
+        "rounding/norm_errors.py",
+        "quotient = torch.where(eps > 1.82 * s, late, 2.7 * s / eps if eps > 0 else torch.inf)",
+        "quotient = torch.ones_like(s)",
+        OF_NORMS,
+    ),
+    Break(
+        "rounding/norm_errors.py",
+        "near = limit * growth + value_error(graph, product, sizes, interval)",
+        "near = limit * growth",
+        OF_NORMS,
+    ),
+    Break(
+        "rounding/norm_errors.py",
+        '    if product.op != "product":\n        return far\n',
+        '    if product.op != "product":\n        return 0 * far\n',
+        OF_NORMS,
+    ),
+    Break(
+        "rounding/rigorous_support.py",
+        'return node.op in ("product", "contract", "softmax") or (',
+        "return (",
+        OF_NORMS,
     ),
     # searches with all roundings
     Break(

@@ -2,8 +2,8 @@
 
 They have huge weights that cancel, a neuron that is positive only because of rounding (a backdoor), subnormal numbers,
 -0.0, inputs at the edge of the domain, or long chains of layers. Values are computed in float32 in several orders of
-summation, and exactly with fractions. Every network comes three times: with ReLUs, with a curved activation instead, and
-with an operation that mixes entries (`mixing`).
+summation, and exactly with fractions. Every network comes three times: with ReLUs, with a curved activation instead,
+and with an operation that mixes entries (`mixing`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Operations that mix entries, for hostile networks: products, softmax, norms and attention of a vector.
 
-Each computes a vector of the same length in three ways: as nodes of a graph, exactly (mpmath where roots and exponentials
-are), and in float32 by one of several algorithms that runtimes use, with sums in any order.
+Each computes a vector of the same length in three ways: as nodes of a graph, exactly (roots and exponentials by
+mpmath), and in float32 by one of several algorithms that runtimes use, with sums in any order.
 """
 
 from __future__ import annotations

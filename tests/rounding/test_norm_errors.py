@@ -134,7 +134,7 @@ def welford(x: Tensor) -> float:
 @pytest.mark.parametrize("away", [0.0, 1.0, 100.0, 1e5])
 @pytest.mark.parametrize("count", [2, 50, 700])
 def test_variances_are_as_close_as_is_counted(count: int, away: float) -> None:
-    """Two passes and Welford's updates, far from 0 too; there the squares' own roundings are a small part of the error."""
+    """Two passes and Welford's updates, also far from 0, where they lose more than a few roundings of squares."""
     generator, missed = torch.Generator().manual_seed(count), False
     for deviation in (1e-4, 0.1, 1.0):
         x = away + deviation * torch.randn(count, generator=generator)
@@ -188,7 +188,9 @@ def state_limit(state: BoundState) -> float:
 def test_a_rewritten_norm_keeps_no_limit() -> None:
     """Without the nodes of a norm before it, the clamp of a fact is as wide as its input."""
     state = norm_of(torch.tensor([1.0, -2.0]))
-    nodes = tuple(replace(node, op="abs", inputs=node.inputs[:1]) if node.op == "product" else node for node in state.graph.nodes)
+    nodes = tuple(
+        replace(node, op="abs", inputs=node.inputs[:1]) if node.op == "product" else node for node in state.graph.nodes
+    )
     graph = Graph(nodes, state.graph.output)
     cut = BoundState(graph, Cases(Ball(0.0).at(10 * torch.ones(1, 2).double())), 2**20, False, True, rigorous=True)
     cut.intervals["n.product"] = replace(cut.interval(graph.input.name))

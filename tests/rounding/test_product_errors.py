@@ -107,8 +107,8 @@ def graph_with(mix: Mix, size: int) -> pm.Graph:
 @pytest.mark.parametrize("method", [IBP(), Forward(), Backward()], ids=repr)
 @pytest.mark.parametrize("mix", [Products(), Softmax(), Attention()], ids=lambda mix: type(mix).__name__)
 def test_bounds_of_one_operation_contain_exact_values(mix: Mix, method: Method) -> None:
-    """On balls of all sizes: at corners and at x, where nothing but rounding parts bound and value."""
-    generator, fooled = torch.Generator().manual_seed(0), 0
+    """On balls of all sizes: at corners and at x, where nothing but rounding parts bound and value; and in float32."""
+    generator, rng, fooled = torch.Generator().manual_seed(0), np.random.default_rng(0), 0
     graph = graph_with(mix, 4)
     for scale, eps in ((1.0, 0.0), (30.0, 0.0), (1.0, 0.1), (10.0, 3.0), (1.0, 1e-6)):
         x = scale * torch.randn(1, 4, generator=generator)
@@ -117,8 +117,11 @@ def test_bounds_of_one_operation_contain_exact_values(mix: Mix, method: Method) 
         reached = torch.full((len(rows),), -np.inf, dtype=torch.float64)
         for side in sides:
             value = mix.exact([Fraction(float(v)) + Fraction(eps) * int(s) for v, s in zip(x[0], side, strict=True)])
-            forms = [sum(Fraction(float(c)) * v for c, v in zip(row, value, strict=True)) for row in rows]
-            reached = reached.maximum(torch.tensor([_rounded_down(form) for form in forms], dtype=torch.float64))
+            point = (x[0] + 0.999 * eps * side).numpy()
+            runs = [list(map(Fraction, mix.run(point, order, rng).tolist())) for order in range(4)]
+            for one in (value, *runs):
+                forms = [sum(Fraction(float(c)) * v for c, v in zip(row, one, strict=True)) for row in rows]
+                reached = reached.maximum(torch.tensor([_rounded_down(form) for form in forms], dtype=torch.float64))
         for dtype in (torch.float32, torch.float64):
             cases = Cases(Ball(eps).at(x.to(dtype)))
             found = [

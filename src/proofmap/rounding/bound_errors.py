@@ -306,7 +306,10 @@ class RoundingErrors(ExactArithmetic):
             slope = torch.maximum(lines.lower_slope.abs(), lines.upper_slope.abs())
             read, size = 1, slope * sizes[0] + lines.upper_bias.abs() + below
         else:  # lines are found on the intervals, and read forms of these sizes
-            reach = [torch.maximum(magnitude(self._state.interval(i)), one) for i, one in zip(node.inputs, sizes, strict=True)]
+            reach = [
+                torch.maximum(magnitude(self._state.interval(i)), one)
+                for i, one in zip(node.inputs, sizes, strict=True)
+            ]
             reached = MAGNITUDES[node.op](node, *(Interval(-one, one) for one in reach))
             read, size = 1 + reached.terms, reached.slopes + reached.biases
         radius, every = self.node_error(

@@ -1,20 +1,20 @@
 """Float32 errors of normalisation layers, which runtimes compute in other ways than the graph states.
 
-A graph has a norm as mean m, c = x - m, v = mean c², r = rsqrt(v + eps) and y = c r. Runtimes compute v in two passes or
-by Welford's updates (Chan, Golub & LeVeque 1983), and y also as x r - m r, with r times the weight of the layer. Their
-errors are relative to |x| and |m|, not to |c|. They are counted here, beside those of the graph's own operations.
+A graph has a norm as mean m, c = x - m, v = mean c², r = rsqrt(v + eps) and y = c r. Runtimes compute v in two passes
+or by Welford's updates (Chan, Golub & LeVeque 1983), and y also as x r - m r, with r times the weight of the layer.
+Their errors are relative to |x| and |m|, not to |c|. They are counted here, beside those of the graph's operations.
 
 - v. The mean of two passes is off by e <= γ_{n+16} mean |x|, which moves mean c² by e². Welford's running means are off
-  by e_k, with Σ e_k² <= n (γ_{n/2+16} q)² and q² = mean x². His n products then miss their exact sum n v by at most
+  by e_k, with Σ e_k² <= n (γ_{n/2+16} q)² and q² = mean x². The n products then miss their exact sum n v by at most
   2 √(2 n v) √(Σ e_k²) + Σ e_k², and are rounded and added. So, for either algorithm,
 
       |v' - v| <= s √v + s²,    s = γ_{3n+64} q,    v' >= 0.
 
   This is the error of each square of a sum c = a + b, of which n are added up; its q² is mean (a² + b²).
-- y. A product of a sum c = a + b with r is off by γ_8 (|a| + |b|) |r|. A product of r and a weight w may underflow, which
-  costs 2⁻¹²⁵ (|a| + |b|) / |w|.
-- A clamp that states a fact (attribute `claimed`: none of n normalised numbers exceeds √n) does not exist in the model.
-  There, y may exceed the limit by `_excess`.
+- y. A product of a sum c = a + b with r is off by γ_8 (|a| + |b|) |r|. A product of r and a weight w may underflow,
+  which costs 2⁻¹²⁵ (|a| + |b|) / |w|.
+- A clamp that states a fact (attribute `claimed`: none of n normalised numbers exceeds √n) is not in the model. There,
+  y may exceed the limit by `_excess`.
 
 Not covered: v as mean x² - m², which loses all digits where v is far below m².
 """
