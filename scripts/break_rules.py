@@ -1686,25 +1686,13 @@ BREAKS = [
         OF_PRODUCTS,
     ),
     Break("rounding/magnitudes.py", "errors = count + count // 8 + _FUSED_ERRORS", "errors = 1", OF_PRODUCTS),
-    Break(
-        "rounding/magnitudes.py",
-        "size, 4 * size, 4 * size, size, errors",
-        "size, 0 * size, 0 * size, size, errors",
-        OF_PRODUCTS,
-    ),
     Break("rounding/magnitudes.py", "extra = _UNDERFLOWS * (count + 1)", "extra = 0 * (count + 1)", OF_PRODUCTS),
     Break("rounding/magnitudes.py", "_SOFTMAX_EXP_ERRORS + 16 * largest))", "_SOFTMAX_EXP_ERRORS))", OF_PRODUCTS),
-    Break("rounding/magnitudes.py", "(part / (1 - part) * high).clamp(max=1)", "0 * high", OF_PRODUCTS),
-    Break(
-        "rounding/magnitudes.py",
-        "Magnitudes(end, 2 * high * (size + largest), bias",
-        "Magnitudes(end, 0 * high, 0 * bias",
-        OF_PRODUCTS,
-    ),
+    Break("rounding/magnitudes.py", "(part / (1 - part) * high).clamp(max=_SOFTMAX_MOST)", "0 * high", OF_PRODUCTS),
     Break(
         "rounding/norm_errors.py",
-        "error = distance * (size.sqrt() + distance)",
-        "error = 0 * distance * (size.sqrt() + distance)",
+        "error = (distance * (size.sqrt() + distance)",
+        "error = (0 * distance * (size.sqrt() + distance)",
         OF_NORMS,
     ),
     Break(

@@ -218,8 +218,8 @@ def _softmax(node: Node, x: Interval) -> Magnitudes:
 
         k = n + 2 (64 + 16 X).
 
-    Values that underflow cost n 2⁻¹²⁵. A value is in [0, 1], since a sum of nonnegative floats is at least each of
-    them. The lines of both sides (`rules.softmax`) have slopes of at most y_i in x_i and y_i g_j in x_j, with
+    Values that underflow cost n 2⁻¹²⁵. A value is in [0, 1 + 2⁻⁶], since a sum of nonnegative floats is at least
+    each of them, apart from rescaling. The lines of both sides (`rules.softmax`) have slopes of at most y_i in x_i and y_i g_j in x_j, with
     Σ g_j <= 1. The largest y_i is at a corner.
     """
     axis, count = node.attributes["axis"] + 1, node.shape[node.attributes["axis"]]
@@ -227,10 +227,13 @@ def _softmax(node: Node, x: Interval) -> Magnitudes:
     largest = size.amax(axis, keepdim=True).expand_as(size)
     high = (Softmax().interval(node, x).upper * (1 + 2.0**-10)).nan_to_num(nan=1.0).clamp(2.0**-100, 1 + 2.0**-10)
     part = (count + 2 * (_SOFTMAX_EXP_ERRORS + 16 * largest)) * _FLOAT32_UNIT
-    error = torch.where(part < 0.25, (part / (1 - part) * high).clamp(max=1), 1.0) + count * _UNDERFLOWS
+    error = (
+        torch.where(part < 0.25, (part / (1 - part) * high).clamp(max=_SOFTMAX_MOST), _SOFTMAX_MOST)
+        + count * _UNDERFLOWS
+    )
     error = torch.where(largest < _SOFTMAX_LIMIT, error, torch.inf)
     end, bias = high * (1 + largest / 2 + log(count)), high * (4 + 4 * largest + log(count))
-    return Magnitudes(end, 2 * high * (size + largest), bias, extra=error, terms=count, least=0.0, most=1.0)
+    return Magnitudes(end, 2 * high * (size + largest), bias, extra=error, terms=count, least=0.0, most=_SOFTMAX_MOST)
 
 
 # Float32 rounding errors of a curve's values. torch's own are at most 16 u (1 + |x| + |y|), or 16 u (1 + |y|) for
@@ -242,6 +245,7 @@ _UNDERFLOWS = 2.0**-124  # a few underflow errors of float32, where denormals ma
 # Rounding errors of exp in softmax, 32 ulps: torch's fastest kernels (attention on a CPU) allow themselves 20.
 _SOFTMAX_EXP_ERRORS = 64
 _FUSED_ERRORS = 64 + 8  # rounding errors of fused attention beside its sums: exp of a rescaling, and a division
+_SOFTMAX_MOST = 1 + 2.0**-6  # no value exceeds this
 _SOFTMAX_LIMIT = 2.0**100  # differences of larger scores may overflow float32
 
 # Nonlinear operations with known rounding errors. No rigorous bounds exist for the others.
