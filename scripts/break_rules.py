@@ -1722,7 +1722,7 @@ BREAKS = [
     ),
     Break(
         "rounding/rigorous_support.py",
-        'return node.op in ("product", "contract", "softmax") or (',
+        "return node.op in MIXING or (",
         "return (",
         OF_NORMS,
     ),

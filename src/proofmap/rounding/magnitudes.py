@@ -218,9 +218,9 @@ def _softmax(node: Node, x: Interval) -> Magnitudes:
 
         k = n + 2 (64 + 16 X).
 
-    Values that underflow cost n 2⁻¹²⁵. A value is in [0, 1 + 2⁻⁶], since a sum of nonnegative floats is at least
-    each of them, apart from rescaling. The lines of both sides (`rules.softmax`) have slopes of at most y_i in x_i and y_i g_j in x_j, with
-    Σ g_j <= 1. The largest y_i is at a corner.
+    Values that underflow cost n 2⁻¹²⁵. A value is in [0, 1 + 2⁻⁶], since a sum of nonnegative floats is at least each
+    of them, apart from rescaling. The lines of both sides (`rules.softmax`) have slopes of at most y_i in x_i and
+    y_i g_j in x_j, with Σ g_j <= 1. The largest y_i is at a corner.
     """
     axis, count = node.attributes["axis"] + 1, node.shape[node.attributes["axis"]]
     size = magnitude(x)

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from proofmap.bounds.method import Method
 
 
+# Operations on two or more variable values. Rounding errors of their inputs grow quickly in interval arithmetic.
+MIXING = frozenset({"product", "contract", "softmax"})
+
+
 def has_error_bounds(graph: Graph) -> bool:
     """Return whether the rounding errors of all operations of the graph are known."""
     return all(map(_has_error_bound, graph.nodes))
@@ -36,7 +40,7 @@ def decide_rigorous(graph: Graph, asked: bool | None, method: Method | None = No
 
 def _curved(node: Node) -> bool:
     rule = RULES.get(node.op)
-    return node.op in ("product", "contract", "softmax") or (isinstance(rule, Scalar) and rule.kink_sum(node) is None)
+    return node.op in MIXING or (isinstance(rule, Scalar) and rule.kink_sum(node) is None)
 
 
 def _has_error_bound(node: Node) -> bool:

@@ -35,7 +35,7 @@ from proofmap.inputs.onehot_boxes import OneHotBoxes
 from proofmap.rounding.crossed_bounds import check_attained, check_score_bounds, estimate_error, estimate_stored_error
 from proofmap.rounding.float32_sums import unit_roundoff
 from proofmap.rounding.point_bounds import lower_bounds_at_points
-from proofmap.rounding.rigorous_support import decide_rigorous
+from proofmap.rounding.rigorous_support import MIXING, decide_rigorous
 from proofmap.rounding.search_errors import enlarge_balls
 from proofmap.rules import Interval
 from proofmap.runtime.memory import budget
@@ -280,8 +280,13 @@ def _probability_margin(graph: Graph, how: OverlapSettings) -> float:
 
 
 def _rigorous_value_at_x(graph: Graph, family: Family, forms: Tensor, how: OverlapSettings) -> Tensor:
-    """Return a rigorous lower bound (N,) of the overlap at x itself, by the same kind of bounds as the upper bounds."""
-    method = CrownIBP() if any(plan.final for plan in how.method.plans) else IBP()
+    """Return a rigorous lower bound (N,) of the overlap at x itself, by the same kind of bounds as the upper bounds.
+
+    CROWN-IBP is tight at a point, except where products enlarge the rounding errors before them.
+    """
+    method: Method = CrownIBP() if any(plan.final for plan in how.method.plans) else IBP()
+    if any(node.op in MIXING for node in graph.nodes) and any(plan.hidden for plan in how.method.plans):
+        method = Backward()
     value = lower_bounds_at_points(graph, family.x, forms, method, how.available)
     below = join(value.masked_fill(~forms.any(2), 0)[:, None], how.objective)[:, 0]
     return torch.nextafter(below, torch.full_like(below, -inf)) if how.objective == "apart" else below
