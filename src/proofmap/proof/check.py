@@ -1537,7 +1537,7 @@ def curve(z: Array, odd: bool) -> tuple[Array, Array, Array, Array]:
     """Lower and upper ends of sigmoid, or of tanh, at float64 numbers z; and of its slope there.
 
     With t = |z| (tanh: 2 |z|), at most 64, and r = t / 256 <= 1/4, e^t is the 256th power of the sum of r^k / k! up to
-    k = 15, which leaves out less than 2^-70 of it. No term is negative, so 45 roundings on the way to that sum and eight
+    k = 15, which leaves out less than 2^-70 of it. No term is negative, so 45 roundings on the way to that sum and 8
     squares err by less than 2^-38 of the result, and q = 1 / (1 + e^t) by less than 2^-37. Then sigmoid(-t) = q,
     sigmoid(t) = 1 - q, tanh = 2 sigmoid(2 z) - 1, and both have the slope q (1 - q), times 4 for tanh.
     """
