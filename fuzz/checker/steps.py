@@ -167,7 +167,8 @@ class Curve(Step):
 
     def gradient(self, value: Array, above: Array) -> Array:
         if self.op == "Tanh":
-            return above * (1 - np.tanh(value) ** 2)
+            steep: Array = above * (1 - np.tanh(value) ** 2)
+            return steep
         found: Array = above / (2 + np.exp(np.minimum(value, 80)) + np.exp(np.minimum(-value, 80)))
         return found
 

@@ -43,9 +43,9 @@ class Mix(ABC):
 def _sum(values: Array, order: int, rng: np.random.Generator) -> np.float32:
     """Add float32 numbers one after the other, in an order of its own."""
     index = rng.permutation(len(values)) if order > 1 else np.arange(len(values))[:: 1 - 2 * (order % 2)]
-    total = _ROUND(0)
+    total = np.float32(0)
     for k in index:
-        total = _ROUND(total + values[k])
+        total += values[k]
     return total
 
 
@@ -76,10 +76,12 @@ class Softmax(Mix):
 
     def run(self, x: Array, order: int, rng: np.random.Generator) -> Array:
         if order == 0:
-            return torch.from_numpy(x).softmax(0).numpy()
-        parts = np.exp((x - x.max()).astype(np.float32))
+            by_torch: Array = torch.from_numpy(x).softmax(0).numpy()
+            return by_torch
+        parts: Array = np.exp((x - x.max()).astype(np.float32))
         total = _sum(parts, order, rng)
-        return parts / total if order % 2 else parts * _ROUND(1 / total)
+        found: Array = (parts / total if order % 2 else parts * _ROUND(1 / total)).astype(np.float32)
+        return found
 
 
 @dataclass(frozen=True)
@@ -94,17 +96,22 @@ class Norm(Mix):
         return normalisation.layer_norm(b, name, x, [0], weight, torch.ones(n), NORM_EPS, centred=self.centred)
 
     def exact(self, x: Numbers) -> Numbers:
-        mean = sum(x) / len(x) if self.centred else Fraction(0)
-        variance = sum((one - mean) ** 2 for one in x) / len(x)
+        none = Fraction(0)
+        mean = sum(x, none) / len(x) if self.centred else none
+        variance = sum(((one - mean) ** 2 for one in x), none) / len(x)
         scale = 1 / square_root(variance + Fraction(NORM_EPS))
         return [(one - mean) * scale * (k + 1) + 1 for k, one in enumerate(x)]
 
     def run(self, x: Array, order: int, rng: np.random.Generator) -> Array:
         n, weight = len(x), np.arange(1, len(x) + 1, dtype=np.float32)
+        found: Array
         if order == 0:
-            if not self.centred:
-                return F.rms_norm(torch.from_numpy(x), [n], torch.from_numpy(weight), NORM_EPS).numpy() + _ROUND(1)
-            return F.layer_norm(torch.from_numpy(x), [n], torch.from_numpy(weight), torch.ones(n), NORM_EPS).numpy()
+            given, factors = torch.from_numpy(x), torch.from_numpy(weight)
+            if self.centred:
+                found = F.layer_norm(given, [n], factors, torch.ones(n), NORM_EPS).numpy()
+            else:
+                found = F.rms_norm(given, [n], factors, NORM_EPS).numpy() + _ROUND(1)
+            return found
         mean = _ROUND(_sum(x, order, rng) / _ROUND(n)) if self.centred else _ROUND(0)
         if order == 1 and self.centred:
             mean, variance = _welford(x)
@@ -113,11 +120,12 @@ class Norm(Mix):
             variance = _ROUND(_sum(away * away, order, rng) * _ROUND(1 / n))
         scale = _ROUND(1 / np.sqrt(variance + _ROUND(NORM_EPS)))
         if order == 2:  # one factor and one summand for each entry
-            factor = weight * scale
-            return x * factor + (_ROUND(1) - mean * factor)
-        if order == 1:
-            return (x * scale - mean * scale) * weight + _ROUND(1)
-        return (x - mean) * scale * weight + _ROUND(1)
+            found = x * (weight * scale) + (_ROUND(1) - mean * (weight * scale))
+        elif order == 1:
+            found = (x * scale - mean * scale) * weight + _ROUND(1)
+        else:
+            found = (x - mean) * scale * weight + _ROUND(1)
+        return found
 
 
 def _welford(x: Array) -> tuple[np.float32, np.float32]:
@@ -147,7 +155,8 @@ class Attention(Mix):
     def run(self, x: Array, order: int, rng: np.random.Generator) -> Array:
         if order == 0:
             column = torch.from_numpy(x)[None, None, :, None]
-            return F.scaled_dot_product_attention(column, column, column, scale=1.0)[0, 0, :, 0].numpy()
+            found: Array = F.scaled_dot_product_attention(column, column, column, scale=1.0)[0, 0, :, 0].numpy()
+            return found
         rows = [Softmax().run(query * x, order, rng) for query in x]
         return np.array([_sum(row * x, order, rng) for row in rows], np.float32)
 
@@ -164,7 +173,8 @@ class Gate(Mix):
 
     def run(self, x: Array, order: int, rng: np.random.Generator) -> Array:
         lifted = x * x + _ROUND(1)
-        return x / np.sqrt(lifted) if order % 2 else x * (_ROUND(1) / np.sqrt(lifted))
+        found: Array = x / np.sqrt(lifted) if order % 2 else x * (_ROUND(1) / np.sqrt(lifted))
+        return found
 
 
 MIXES: dict[str, Mix] = {

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime
 import pytest
 import torch
 from onnx import TensorProto, helper
@@ -29,7 +29,8 @@ def places(count: int, seed: int) -> checker.Array:
     """Numbers of all sizes and signs."""
     rng = np.random.default_rng(seed)
     sizes = np.concatenate([2.0 ** rng.integers(-60, 8, count), rng.uniform(0, 40, count), [0.0, 32.0, 64.0, 700.0]])
-    return sizes * rng.choice([-1.0, 1.0], len(sizes))
+    found: checker.Array = sizes * rng.choice([-1.0, 1.0], len(sizes))
+    return found
 
 
 @ODD

@@ -51,7 +51,7 @@ class Last(nn.Module):
 
 def weighted(norm: nn.Module) -> nn.Module:
     with torch.no_grad():
-        norm.weight.uniform_(-2, 2)  # type: ignore[union-attr, operator]
+        norm.weight.uniform_(-2, 2)  # type: ignore[operator]
     return norm
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1458,10 +1458,10 @@ class Prover(SimpleNamespace):
             if node.op in ("relu", "curve"):
                 self.settle(node.inputs[0], stored[:, node.first : node.first + node.count])
             self.append()
-        kinks = np.concatenate(
-            [np.full(x.count, x.op == "relu") for x in self.nodes if x.op in ("relu", "curve")] or [[]]
+        kinks = [x.op == "relu" for x in self.nodes if x.op in ("relu", "curve") for _ in range(x.count)]
+        roots, split = self.derive_trees(
+            proof, np.flatnonzero((stored[0] < 0) & (stored[1] > 0) & np.array(kinks, bool))
         )
-        roots, split = self.derive_trees(proof, np.flatnonzero((stored[0] < 0) & (stored[1] > 0) & (kinks > 0)))
         few = (self.bounded(np.array(rivals[i : i + self.few])) for i in range(0, len(rivals), self.few))
         whole = np.concatenate([*few])
         best = [np.min([one, *split[roots == c]], axis=0) for c, one in zip(rivals, whole, strict=True)]
