@@ -1705,14 +1705,8 @@ BREAKS = [
     Break("rounding/norm_errors.py", 'UNDERFLOW / node.attributes.get("least_factor", 1.0)', "UNDERFLOW", OF_NORMS),
     Break(
         "rounding/norm_errors.py",
-        "quotient = torch.where(eps > 1.82 * s, late, 2.7 * s / eps if eps > 0 else torch.inf)",
-        "quotient = torch.ones_like(s)",
-        OF_NORMS,
-    ),
-    Break(
-        "rounding/norm_errors.py",
-        "near = limit * growth + value_error(graph, product, sizes, interval)",
-        "near = limit * growth",
+        "return torch.where(eps > 1.82 * square, late, 2.7 * square / eps if eps > 0 else torch.inf)",
+        "return torch.ones_like(square)",
         OF_NORMS,
     ),
     Break(

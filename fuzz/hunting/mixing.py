@@ -43,7 +43,7 @@ class Mix(ABC):
 def _sum(values: Array, order: int, rng: np.random.Generator) -> np.float32:
     """Add float32 numbers one after the other, in an order of its own."""
     index = rng.permutation(len(values)) if order > 1 else np.arange(len(values))[:: 1 - 2 * (order % 2)]
-    total = np.float32(0)
+    total: np.float32 = np.float32(0)
     for k in index:
         total += values[k]
     return total

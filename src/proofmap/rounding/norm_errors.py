@@ -133,6 +133,12 @@ def _excess(graph: Graph, node: Node, interval: IntervalOf) -> Tensor:
     return torch.where(near < far, near, far)
 
 
+def largest_quotient(square: Tensor, eps: float) -> Tensor:
+    """Return the largest v / (max(v - s √v - s², 0) + eps) over all v, given s² (see `_excess`)."""
+    late = 1 / (1 - square / (4 * (eps - square)).clamp(min=1e-300))
+    return torch.where(eps > 1.82 * square, late, 2.7 * square / eps if eps > 0 else torch.inf)
+
+
 def _growth(graph: Graph, node: Node, product: Node, interval: IntervalOf) -> Tensor | None:
     """Return by how much |y| may exceed the limit, relative to it; None if the norm has been rewritten."""
     first, factor = (graph[name] for name in product.inputs)
@@ -146,10 +152,7 @@ def _growth(graph: Graph, node: Node, product: Node, interval: IntervalOf) -> Te
         found = _statistic_error(graph, first.name, interval)
         if found is None:
             return None
-        s = found[0].square()
-        late = 1 / (1 - s / (4 * (eps - s)).clamp(min=1e-300))
-        quotient = torch.where(eps > 1.82 * s, late, 2.7 * s / eps if eps > 0 else torch.inf)
-        growth = quotient.sqrt() * (1 + more) - 1
+        growth = largest_quotient(found[0].square(), eps).sqrt() * (1 + more) - 1
     else:
         growth = torch.where(interval(factor.inputs[0]).lower >= _LEAST_SIZE, more, torch.inf)
     return growth.to(interval(product.name).lower) if growth.ndim == 1 + len(node.shape) else None
