@@ -24,7 +24,7 @@ from proofmap.graph.builder import normalisation
 from proofmap.graph.builder.graph_builder import Builder
 from proofmap.rounding.magnitudes import MAGNITUDES
 from proofmap.rounding.norm_errors import largest_quotient, value_error
-from proofmap.rounding.rigorous_support import has_error_bounds
+from proofmap.rounding.rigorous_support import decide_rigorous, has_error_bounds
 from tests.models import Apply
 from tests.rounding.test_bound_errors import bounds_of, inputs_of
 
@@ -218,6 +218,9 @@ def test_transformers_are_rigorous_by_default_and_searches_are_not() -> None:
     assert found.rigorous
     assert float(found.full) > float(no.full)
     assert not pm.overlap(net, x, Ball(1e-4), bounds=pm.bounds.Exact(seconds=0.1)).rigorous
+    products = pm.trace(Apply(lambda x: F.relu(x) * x.flip(1)), x[:, 0])  # without curves
+    assert has_error_bounds(products)
+    assert not decide_rigorous(products, None, pm.bounds.Exact(seconds=0.1))
 
 
 @pytest.mark.parametrize("seed", range(len(MIXES)))
