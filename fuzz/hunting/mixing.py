@@ -114,7 +114,7 @@ class Norm(Mix):
             return found
         mean = _ROUND(_sum(x, order, rng) / _ROUND(n)) if self.centred else _ROUND(0)
         if order == 1 and self.centred:
-            mean, variance = _welford(x)
+            mean, variance = welford(x)
         else:
             away = x - mean
             variance = _ROUND(_sum(away * away, order, rng) * _ROUND(1 / n))
@@ -128,7 +128,7 @@ class Norm(Mix):
         return found
 
 
-def _welford(x: Array) -> tuple[np.float32, np.float32]:
+def welford(x: Array) -> tuple[np.float32, np.float32]:
     """Return mean and variance by Welford's updates."""
     mean, total = _ROUND(0), _ROUND(0)
     for k, one in enumerate(x):
