@@ -43,6 +43,7 @@ OTHERS: dict[str, str] = {
     "marabou": "the extra `solvers`",
     "pooling": "CIFAR-10",
     "probable": "pictures, or MNIST",
+    "provable": "MNIST and CIFAR-10",
     "reading": "a folder of ONNX files",
     "solvers": "the extra `solvers`",
     "wide": "networks that it trains first",

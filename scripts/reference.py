@@ -17,7 +17,15 @@ import proofmap as pm
 from proofmap.cli import app
 
 PAGE_FOLDER = Path(__file__).parents[1] / "docs" / "reference"
-MODULES = ("bounds", "groups", "metrics", "explainers", "data", "zoo")  # public modules of pm, in the order of the page
+MODULES = (
+    "bounds",
+    "groups",
+    "metrics",
+    "explainers",
+    "plots",
+    "data",
+    "zoo",
+)  # public modules of pm, in the order of the page
 SET_UP = """\
 import torch
 import proofmap as pm

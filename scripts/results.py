@@ -1,30 +1,126 @@
 """Put the tables and figures of benchmark runs into docs/results.md.
 
     python scripts/results.py OUT
+    python scripts/results.py OUT --stored
+    python scripts/results.py OUT --measure NAME --data FOLDER [--device cuda]
 
 OUT contains a folder for each benchmark: `proofmap bench NAME --out OUT/NAME` writes it, and for the trials with known
 ground truth, `python benchmarks/ground_truth.py --out OUT/ground-truth`. In the page, the text between
 `<!-- NAME/FILE -->` and `<!-- end -->` is replaced by that file. Its figures, `results/NAME-FILE.png`, are copied.
 Parts without a file in OUT stay unchanged.
+
+--stored makes the tables of docs/results/values again, from the stored value of every sample: means, intervals, marks
+and differences. It also compares one draw with several draws, for the rows of docs/results/draws. It needs no data and
+no model.
+
+--measure measures a table of docs/results/values: rows without values, and metrics whose stored values have other
+settings than now, for instance fewer draws. Then it stores the new values. Maps stay in OUT, so that a call that was
+interrupted continues.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
-PAGE_FILE = Path(__file__).parents[1] / "docs" / "results.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE_FILE, VALUES, DRAWS = DOCS / "results.md", DOCS / "results" / "values", DOCS / "results" / "draws"
 _PART = re.compile(r"(<!-- (?P<file>[\w.-]+/[\w.-]+) -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL)
 _FIGURE = re.compile(r"\(results/(?P<name>[\w-]+)-(?P<file>\w+\.png)\)")
 
 
 def main() -> None:
-    """Update the page."""
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    out = Path(sys.argv[1])
+    """Make what is asked for, and update the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="the folder of the benchmark runs")
+    parser.add_argument("--stored", action="store_true", help="make the tables again from the stored values")
+    parser.add_argument("--measure", metavar="NAME", help="measure this table, where its stored values are old")
+    parser.add_argument("--data", type=Path, help="the folder of its data set")
+    parser.add_argument("--device", default="cpu")
+    args = parser.parse_args()
+    if args.measure is not None:
+        measure(args.measure, args.out, args.data, args.device)
+    if args.stored:
+        for folder in sorted(path for path in VALUES.iterdir() if path.is_dir()):
+            from_stored_values(folder.name, args.out)
+        compare_draws("table1-mnist", args.out)
+    fill(args.out)
+
+
+def from_stored_values(name: str, out: Path) -> None:
+    """Write the table of a benchmark into OUT from the stored values."""
+    from proofmap.bench.benchmark_file import read
+    from proofmap.bench.stored_results import stored_table
+
+    shutil.rmtree(out / name, ignore_errors=True)
+    shutil.copytree(VALUES / name, out / name)
+    stored_table(read(name), out / name)
+
+
+def compare_draws(name: str, out: Path) -> None:
+    """Write OUT/draws/NAME.md: rows of a table with one draw of noise, and with several draws."""
+    import numpy as np
+
+    from proofmap.bench.benchmark_file import read, slug
+
+    lines = ["| | metric | draws | mean, one draw | mean, all draws | deviation of a sample's difference |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+    for entry in read(name).entries:
+        for metric in ("deletion", "insertion"):
+            file = DRAWS / name / slug(entry.label) / f"{metric}.npy"
+            if file.exists():
+                one, several = (np.load(folder / name / slug(entry.label) / file.name) for folder in (VALUES, DRAWS))
+                draws = json.loads(file.with_suffix(".json").read_text())["draws"]
+                spread = (one - several).std(ddof=1)
+                label = f"| {entry.label} | {metric} | {draws} |"
+                lines.append(f"{label} {one.mean():.4f} | {several.mean():.4f} | {spread:.3f} |")
+    (out / "draws").mkdir(parents=True, exist_ok=True)
+    (out / "draws" / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def measure(name: str, out: Path, data: Path | None, device: str) -> None:
+    """Measure what is missing or old in the stored values of a table, and store it."""
+    from proofmap.bench.benchmark_file import read, slug
+    from proofmap.bench.benchmark_run import run
+
+    spec = read(name)
+    for entry in spec.entries:
+        source, target = VALUES / name / slug(entry.label), out / name / slug(entry.label)
+        if source.exists() and not target.exists():
+            shutil.copytree(source, target)
+            drop_old_values(target)
+    run(spec, out / name, data, device=device)
+    for entry in spec.entries:
+        target = VALUES / name / slug(entry.label)
+        seconds = target / "seconds.json"
+        kept = seconds.read_bytes() if seconds.exists() else None  # the times of the first measurement
+        shutil.copytree(out / name / slug(entry.label), target, dirs_exist_ok=True, ignore=_is_map)
+        if kept is not None:
+            seconds.write_bytes(kept)
+
+
+def drop_old_values(folder: Path) -> None:
+    """Delete the values of a row that were measured with other settings than those of the metric now."""
+    from proofmap.metrics import METRICS
+
+    for name, kind in METRICS.items():
+        file = folder / f"{name}.json"
+        if kind.needs_radius or not file.exists():
+            continue
+        if json.loads(file.read_text()) != json.loads(json.dumps(kind().settings())):
+            file.unlink()
+            (folder / f"{name}.npy").unlink(missing_ok=True)
+
+
+def _is_map(folder: str, names: list[str]) -> set[str]:
+    return {name for name in names if name.startswith("maps-")}
+
+
+def fill(out: Path) -> None:
+    """Copy the parts and figures of the page from OUT."""
 
     def fresh(part: re.Match[str]) -> str:
         file = out / part["file"]

@@ -4,6 +4,8 @@
     python scripts/train.py mnist --data FOLDER                     # the shipped weights
     python scripts/train.py cifar10 --data FOLDER --device cuda     # the same for the others
     python scripts/train.py cifar10-vit --data FOLDER --device cuda
+    python scripts/train.py mnist-provable --data FOLDER --device cuda
+    python scripts/train.py cifar10-provable --data FOLDER --device cuda
 
 FOLDER contains the official files of the data set. `--held-out` reserves training images, on which settings are chosen.
 The test set is used once, after the last step of a full training run, only to print and record the accuracy.
@@ -16,8 +18,9 @@ import platform
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import save_file
@@ -26,7 +29,12 @@ from torch.nn import functional
 
 from proofmap.data import cifar10, mnist
 from proofmap.errors import FileError
-from proofmap.zoo import cifar_cnn, cifar_vit, mnist_mlp
+from proofmap.zoo import cifar_cnn, cifar_provable, cifar_vit, mnist_mlp, mnist_provable
+
+if TYPE_CHECKING:
+    from scripts.interval_training import magnitude, mixed_loss
+else:
+    from interval_training import magnitude, mixed_loss  # a script imports from its own folder
 
 WEIGHTS_FOLDER = Path(__file__).parents[1] / "src" / "proofmap" / "zoo"
 
@@ -43,6 +51,10 @@ class Settings:
     flip: float  # the probability that an image is mirrored
     dropout: float  # before each dense layer, in training only
     adversary: float = 0.0  # the adversarial perturbation of each pixel in training
+    bounded: float = 0.0  # the weight of the bound by interval arithmetic in the loss
+    ramp: float = 0.0  # with `bounded`, the perturbation grows from 0 between this share of the steps and five times it
+    l1: float = 0.0  # the weight of the sum of all weights' magnitudes in the loss
+    clip: float = inf  # the largest norm of a gradient
     seed: int = 0
 
 
@@ -80,6 +92,44 @@ TASKS = {
         title="CIFAR-10",
         settings=Settings(
             epochs=100, batch=512, rate=2e-3, decay=0.1, shift=4, flip=0.5, dropout=0.0, adversary=2 / 255
+        ),
+    ),
+    "mnist-provable": Task(
+        load=mnist,
+        build=mnist_provable,
+        title="MNIST",
+        settings=Settings(
+            epochs=30,
+            batch=512,
+            rate=2e-3,
+            decay=0.0,
+            shift=1,
+            flip=0.0,
+            dropout=0.0,
+            adversary=0.1,
+            bounded=0.5,
+            ramp=0.1,
+            l1=1e-6,
+            clip=10.0,
+        ),
+    ),
+    "cifar10-provable": Task(
+        load=cifar10,
+        build=cifar_provable,
+        title="CIFAR-10",
+        settings=Settings(
+            epochs=80,
+            batch=512,
+            rate=2e-3,
+            decay=0.0,
+            shift=3,
+            flip=0.5,
+            dropout=0.0,
+            adversary=2 / 255,
+            bounded=0.12,
+            ramp=0.1,
+            l1=1e-6,
+            clip=10.0,
         ),
     ),
 }
@@ -142,15 +192,25 @@ def train(model: nn.Module, images: Tensor, labels: Tensor, settings: Settings) 
         total = 0.0
         for picked in torch.randperm(len(images)).to(images.device).split(settings.batch):
             seen = flip(shift(images[picked], settings.shift), settings.flip)
-            if settings.adversary:
-                seen = attacked(trained, seen, labels[picked], settings.adversary)
-            loss = functional.cross_entropy(trained(seen), labels[picked])
+            grown = (schedule.last_epoch / max(1.0, settings.ramp * steps) - 1) / 4
+            loss = loss_of(trained, seen, labels[picked], settings, settings.adversary * min(1.0, max(0.0, grown)))
             optimiser.zero_grad()
             loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
             optimiser.step()
             schedule.step()
             total += loss.item() * len(picked)
         print(f"epoch {epoch + 1:3d} of {settings.epochs}: loss {total / len(images):.4f}", flush=True)
+
+
+def loss_of(model: nn.Module, images: Tensor, labels: Tensor, settings: Settings, eps: float) -> Tensor:
+    """Return the loss of a batch: of the images, of one attack on them, or partly a bound of the loss in the ball."""
+    if settings.bounded:
+        assert isinstance(model, nn.Sequential)
+        return mixed_loss(model, images, labels, eps, settings.bounded) + settings.l1 * magnitude(model)
+    if settings.adversary:
+        images = attacked(model, images, labels, settings.adversary)
+    return functional.cross_entropy(model(images), labels)
 
 
 def attacked(model: nn.Module, images: Tensor, labels: Tensor, eps: float) -> Tensor:

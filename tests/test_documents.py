@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from matplotlib import pyplot
+from matplotlib.image import imread
 
 from proofmap import __version__
 from proofmap.bounds.method import METHODS
@@ -21,6 +24,9 @@ from tests.pages import READ, ROOT, RUN, blocks, run
 
 NAMES = ROOT / "docs" / "reference" / "names.md"  # each example of this page is run separately
 PAGES = [page for page in (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md") if page != NAMES]
+OWN_TESTS = ("gallery.md", "tables.md", "tour.md")
+GALLERY, FIGURES = ROOT / "docs" / "gallery.md", ROOT / "docs" / "figures"
+_MAX_CHANGE = 0.01  # mean difference of two drawings of a figure; another map or layout differs by more
 SLOW = {
     "audit.md",
     "clusters.md",
@@ -72,12 +78,29 @@ def test_the_shapes_on_the_page_of_tables_are_right(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["row.png", "summary.png"]
 
 
+@pytest.mark.slow
+def test_the_gallery_shows_the_figures_that_its_code_draws(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every stored picture is a figure of the page, drawn again up to the last places of its numbers."""
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    run(GALLERY, folder)
+    pyplot.close("all")
+    shown = re.findall(r"!\[[^\]]+\]\(figures/(\w+\.png)\)", GALLERY.read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted(path.name for path in folder.glob("*.png"))
+    assert sorted(shown) == sorted(path.name for path in FIGURES.iterdir())
+    for name in shown:
+        stored, drawn = (imread(place / name)[..., :3] for place in (FIGURES, folder))
+        assert stored.shape == drawn.shape, name
+        assert float(np.abs(stored - drawn).mean()) < _MAX_CHANGE, name
+        assert (FIGURES / name).stat().st_size < 100_000, name
+
+
 @pytest.mark.parametrize(
     "page",
     [
         pytest.param(page, marks=[pytest.mark.slow] if page.name in SLOW else [], id=str(page.relative_to(ROOT)))
         for page in PAGES
-        if page.name not in ("tour.md", "tables.md") and any(block.language in RUN for block in blocks(page))
+        if page.name not in ("tour.md", "tables.md", "gallery.md")
+        and any(block.language in RUN for block in blocks(page))
     ],
 )
 def test_a_page_runs_and_prints_the_shown_output(page: Path, folder: Path) -> None:

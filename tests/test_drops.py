@@ -71,14 +71,17 @@ SHORT = Exact(seconds=2)
 
 @pytest.fixture
 def hard() -> tuple[pm.Graph, Tensor, pm.Ball]:
-    """Return a sample that a short search leaves open, and one that it solves."""
+    """Return a sample that a short search leaves open, and one whose first bounds meet."""
     x = pm.data.digits()[0][[14, 0]]
-    return pm.trace(pm.zoo.mnist_mlp(), x), x, pm.Ball(torch.tensor([0.02, 0.001]), domain=(0.0, 1.0))
+    return pm.trace(pm.zoo.mnist_mlp(), x), x, pm.Ball(torch.tensor([0.02, 1e-5]), domain=(0.0, 1.0))
 
 
 @pytest.mark.slow
-def test_scores_that_a_search_leaves_open_are_bounded_directly(hard: tuple[pm.Graph, Tensor, pm.Ball]) -> None:
+def test_scores_that_a_search_leaves_open_are_bounded_directly(
+    hard: tuple[pm.Graph, Tensor, pm.Ball], monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph, x, ball = hard
+    monkeypatch.setattr(overlaps, "_DROPS_TIME_SHARE", 60.0)  # a busy machine bounds no score within the usual share
     over = pm.overlap(graph, x, ball, groups=pm.groups.grid(4), bounds=SHORT, rigorous=False)
     assert over.drops is not None
     assert bool((over.drops[0, :, 1] < inf).any())

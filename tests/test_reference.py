@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,64 @@ def test_every_public_name_is_on_the_page() -> None:
 
 def test_every_public_name_has_a_text_and_an_example() -> None:
     assert [name for name, thing in PUBLIC.items() if not example(thing)] == []
+
+
+def members(thing: object) -> set[str]:
+    """Return the names of the attributes, fields and parameters of a public value."""
+    fields = set(getattr(thing, "__annotations__", {})) | set(getattr(thing, "__dataclass_fields__", {}))
+    try:
+        return {*dir(thing), *fields, *inspect.signature(thing).parameters}  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return {*dir(thing), *fields}
+
+
+PARTS = {  # members of public values, and parameters of their methods
+    part
+    for thing in PUBLIC.values()
+    for one in (thing, *(vars(thing).values() if inspect.isclass(thing) else ()))
+    for part in members(one.__func__ if isinstance(one, classmethod) else one)
+}
+SHORT = {name.rpartition(".")[2]: thing for name, thing in PUBLIC.items()} | {"BASELINES": pm.explainers.BASELINES}
+
+
+def exists(name: str) -> bool:
+    """Return whether a dotted name, such as "pm.Ball", "Explanation.errors" or "seed", is public."""
+    first, *rest = name.split(".")
+    if first != "pm" and first not in SHORT:
+        return not rest and first in PARTS
+    thing: Any = pm if first == "pm" else SHORT[first]
+    for part in rest:
+        if part not in members(thing):
+            return False
+        thing = getattr(thing, part, None)
+    return True
+
+
+def names_of(page: str) -> set[str]:
+    """Return the dotted names at the begin of the marked `words` of a page, outside of its blocks."""
+    words = re.findall("`([^`\n]+)`", re.sub("```.*?```", "", page, flags=re.DOTALL))
+    begins = (re.match(r"[^\W\d]\w*(\.[^\W\d]\w*)*(?=\(|$)", word) for word in words)
+    return {begin[0] for begin in begins if begin}
+
+
+FOREIGN = {  # names of scikit-learn, files, commands, and keys of what users pass
+    *("GridSearchCV", "LinearSVC", "LogisticRegression", "MLPClassifier", "Pipeline", "SGDClassifier"),
+    *("NOTICE.md", "registry.py", "data_batch_1.bin", "data_batch_5.bin", "test_batch.bin", "sha256sum"),
+    *("labels.csv", "class_index", "feature_mask", "device", "proofmap.zoo"),
+    "estimator.classes_",
+}
+
+
+def test_every_name_that_the_reference_mentions_is_public() -> None:
+    mentioned = names_of(PAGES["names.md"]()) - FOREIGN
+    assert len(mentioned) > 150
+    assert sorted(name for name in mentioned if not exists(name)) == []
+
+
+@pytest.mark.parametrize("name", ["Curve", "pm.Curve", "Explanation.beauty", "attack.nearest", "score_of", "Ball.x"])
+def test_a_name_that_is_not_public_is_noticed(name: str) -> None:
+    assert names_of(f"It has the settings of `{name}`.") == {name}
+    assert not exists(name)
 
 
 @pytest.mark.slow

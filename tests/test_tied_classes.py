@@ -12,6 +12,7 @@ from torch import nn
 import proofmap as pm
 from proofmap.explainers.statements.explained_verdict import verdict_of
 from proofmap.inputs.membership import largest_below
+from proofmap.proof import check
 from proofmap.verify.property import Region, Unsafe, decide
 from tests.cli.invoke import called
 
@@ -80,6 +81,18 @@ def test_radii_end_before_a_tie(rigorous: bool) -> None:
     assert 0.99 < float(pm.radius(tied(), X, **how).proven) < 1
     assert float(pm.certified_radius(tied(bias=1.0), X, target=1, **how)) == 0  # x itself is a tie
     assert float(pm.radius(tied(bias=1.0), X, target=1, **how).proven) == 0
+
+
+@pytest.mark.parametrize("bounds", [None, pm.bounds.Exact()], ids=["backward", "exact"])
+def test_a_certificate_of_a_tie_decides_nothing(bounds: pm.bounds.Method | None, tmp_path: Path) -> None:
+    """The maker and the checker agree. The network has no unit to split."""
+    for eps, proven in ((1.0, False), (0.75, True)):
+        e = pm.EVA(tied(), pm.Ball(eps), bounds=bounds, progress=False).explain(X)
+        made = e.certificate()
+        assert e.proven.tolist() == [made.proven] == [proven]
+        assert ("nothing is decided" in made.summary()) is not proven
+        verdict = check.check(*made.save(tmp_path / f"{eps}.proof"))
+        assert verdict.startswith("Decision 1 is proven" if proven else "NOT proven")
 
 
 def test_a_search_does_not_stop_at_zero() -> None:

@@ -13,13 +13,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import assert_type
 
 import proofmap as pm
 from proofmap import bench
 from proofmap.bench import Table
+from proofmap.bench.compare import AnyMetric
 from proofmap.explainers import Explainer
 from proofmap.explainers.explainer import Measured, Task
 from proofmap.explainers.explanation import Guarantee
@@ -54,6 +57,15 @@ def test_the_first_lines_of_the_readme(tmp_path: Path) -> None:
     explanation.plot().savefig(tmp_path / "fours.png")
 
 
+def test_figures_in_the_width_of_a_paper(tmp_path: Path) -> None:
+    explanation = pm.EVA(MODEL, pm.Ball(0.05)).explain(ROWS)
+    panels = Figure().subplots(1, 2)
+    explanation.plot(ax=panels, cmap="cividis", title=["a", "b"], panels="scores")
+    with pm.plots.paper(columns=2):
+        assert_type(explanation.plot(panels=["scores"]), Picture)
+    explanation.summary(title="rows", panels=["samples"]).savefig(tmp_path / "rows.pdf")
+
+
 @pytest.mark.slow
 def test_the_steps_of_the_tutorial(tmp_path: Path) -> None:
     model = pm.zoo.mnist_mlp()
@@ -86,6 +98,10 @@ def test_bounds() -> None:
     assert_type(over.frozen <= 0, Tensor)
     assert_type(over.certified, bool)
     assert_type(over.points, Tensor | None)
+    curve = pm.curve(MODEL, ROWS, [0.01, 0.1], domain=(0.0, 1.0), steps=2, progress=False)
+    assert_type(curve, pm.OverlapCurve)
+    assert_type(curve.upper, Tensor)
+    assert_type(curve[0].radius, pm.Radius)
     assert_type(pm.certified_radius(MODEL, ROWS, norm=float("inf"), domain=(0.0, 1.0)), Tensor)
     assert_type(ball.at(x), pm.Family)
     assert_type(pm.trace(MODEL, x), pm.Graph)
@@ -101,6 +117,16 @@ def test_explanations(tmp_path: Path) -> None:
     assert_type(explanation.overlap, pm.Overlap)
     assert_type(explanation[0], pm.Explanation)
     assert_type([one.method for one in explanation], list[str])
+    for part in (
+        explanation[[1, 0]],
+        explanation[[True, False]],
+        explanation[explanation.predicted >= 0],
+        explanation[:1],
+    ):
+        assert_type(part, pm.Explanation)
+    assert_type(explanation[np.array([0])], pm.Explanation)
+    assert_type(pm.concat([explanation[:1], explanation[1:]]), pm.Explanation)
+    assert list(explanation.to_frame().columns)[:2] == ["sample", "group"]
     explanation.save(tmp_path / "rows.proofmap")
     assert_type(pm.Explanation.load(tmp_path / "rows.proofmap"), pm.Explanation)
     assert_type(eva.attribute(x, target=[0, 1], feature_mask=torch.arange(4)[None]), Tensor)
@@ -122,7 +148,14 @@ def test_methods_and_metrics(tmp_path: Path) -> None:
     def mine(inputs: Tensor, target: Tensor) -> Tensor:
         return inputs * target.view(-1, 1, 1, 1)
 
-    table = pm.compare(MODEL, x, ["saliency", pm.EVA(MODEL, ball), mine], ["deletion"], ball=ball, progress=False)
+    def largest(model: pm.Graph, inputs: Tensor, target: Tensor, attributions: Tensor) -> Tensor:
+        return attributions.flatten(1).amax(1) * model(inputs)[:, 0]
+
+    titled = pm.metrics.FunctionMetric(largest, title="Largest", higher=False)
+    metrics: list[AnyMetric] = ["deletion", largest, titled]
+    table = pm.compare(MODEL, x, ["saliency", pm.EVA(MODEL, ball), mine], metrics, ball=ball, progress=False)
+    assert_type(table.to_latex(), str)
+    assert list(table.sample_frame().columns)[:2] == ["method", "metric"]
     assert_type(table, Table)
     assert_type(table.markdown(), str)
     assert_type(table.values["saliency"]["deletion"], NDArray[np.float64])
@@ -133,6 +166,23 @@ def test_methods_and_metrics(tmp_path: Path) -> None:
     maps = attributor.attribute(x)
     assert_type(pm.metrics.Deletion()(MODEL, x, None, maps), Tensor)
     assert_type(pm.metrics.RobustnessSr(steps=2).both(MODEL, x, None, maps), tuple[Tensor, Tensor])
+
+
+def test_samples_from_a_loader() -> None:
+    x, labels, ball = torch.rand(3, 4), torch.tensor([0, 1, 2]), pm.Ball(0.1, domain=(0.0, 1.0))
+    loader = DataLoader(TensorDataset(x, labels), batch_size=2)
+    eva = pm.EVA(MODEL, ball)
+    assert_type(eva.explain(loader, labels), pm.Explanation)
+    assert_type(pm.overlap(MODEL, loader, ball), pm.Overlap)
+    assert_type(pm.certified_radius(MODEL, loader), Tensor)
+    assert_type(pm.compare(MODEL, loader, "saliency", "sparseness", progress=False), Table)
+    clamped = pm.explainers.ClampedInputs(eva)
+    assert_type(clamped.attribute(x), Tensor)
+    assert_type(clamped.attribute((x,)), tuple[Tensor, ...])
+    assert_type(
+        pm.explainers.explain_func(pm.explainers.as_attributor("saliency", MODEL))(MODEL, ROWS, 0), NDArray[Any]
+    )
+    assert_type(pm.explainers.explain_func(clamped)(MODEL, ROWS, np.array([0, 1])), NDArray[Any])
 
 
 def test_a_benchmark(tmp_path: Path) -> None:
@@ -153,7 +203,7 @@ class OnePoint(Explainer):
 
     def _measure(self, task: Task) -> Measured:
         assert_type(task.family, pm.Family)
-        delta = self.shrink * task.family.sample(1, task.generator)[0]
+        delta = self.shrink * task.sample(1)[0]
         nominal = margins(task.graph(task.x), task.target)
         kept = [delta, *(delta * (task.mask != group) for group in range(task.family.groups))]
         with torch.no_grad():

@@ -12,16 +12,19 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+import proofmap as pm
 from proofmap.data import digits
 from proofmap.errors import FileError
 from proofmap.graph import trace
-from proofmap.zoo import cifar_cnn, mnist_mlp, vgg16
+from proofmap.zoo import cifar_cnn, cifar_provable, mnist_mlp, mnist_provable, vgg16
 from proofmap.zoo.vgg import VGG
 from proofmap.zoo.weights import fill
 
 PACKAGED = {
     "mnist_mlp": (mnist_mlp, (1, 28, 28), 0.98, 1_100_000),
     "cifar_cnn": (cifar_cnn, (3, 32, 32), 0.75, 4_000_000),
+    "mnist_provable": (mnist_provable, (1, 28, 28), 0.98, 1_800_000),
+    "cifar_provable": (cifar_provable, (3, 32, 32), 0.6, 3_000_000),
 }
 packaged = pytest.mark.parametrize("name", PACKAGED)
 
@@ -44,6 +47,14 @@ def test_cifar_cnn_is_the_network_of_the_paper() -> None:
         *[nn.MaxPool2d, nn.Flatten, nn.Linear, nn.ReLU, nn.Linear],
     ]
     assert shapes[1::2] == [(128, 30, 30), (80, 28, 28), (64, 26, 26), (64, 13, 13), (64,), (10,)]
+
+
+def test_most_digits_are_proven_at_the_radius_of_the_training() -> None:
+    images, labels = digits()
+    ball = pm.Ball(0.1, domain=(0.0, 1.0))
+    over = pm.overlap(mnist_provable(), images[:50], ball, target=labels[:50], bounds=pm.bounds.Backward())
+    assert over.rigorous
+    assert int((over.full < 0).sum()) >= 40
 
 
 @packaged

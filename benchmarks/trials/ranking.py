@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proofmap.bench.marks import Mark, Values
 from proofmap.bench.mean_ranks import MEAN_RANK, averaged, with_ranks
-from proofmap.bench.statistics import Cell, Column, Mark, Table, Values
+from proofmap.bench.statistics import Cell, Column, Table
 from proofmap.registry import EXPLAINER_ENTRIES
 
 _ALL = "All"

@@ -19,8 +19,9 @@ from benchmarks.trials.trial import Trial
 from benchmarks.trials.trial_sections import Section
 from proofmap.bench.benchmark_file import MethodEntry
 from proofmap.bench.compare import columns
+from proofmap.bench.marks import Values
 from proofmap.bench.measurement import ComparisonTask, MethodJob, machine_of
-from proofmap.bench.statistics import Values, tabulate
+from proofmap.bench.statistics import tabulate
 from proofmap.errors import InputError, ModelError
 from proofmap.graph import trace
 from proofmap.registry import EXPLAINER_ENTRIES, READY

@@ -23,7 +23,7 @@ else:  # hidden from type checkers, so that they report unknown names
     def __getattr__(name: str) -> Any:
         """Import a module of the package, or `proofmap.api` for one of its names."""
         hidden = name.startswith("__") and name != "__all__"  # tools look for these in every module
-        if not hidden and find_spec(f"{__name__}.{name}") is not None:
+        if not hidden and name != "explain" and find_spec(f"{__name__}.{name}") is not None:  # explain.py warns
             return import_module(f"{__name__}.{name}")
         api = None if hidden else import_module(f"{__name__}.api")
         if not hasattr(api, name):

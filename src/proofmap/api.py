@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proofmap import bounds, data, explainers, metrics, zoo
+from proofmap import bounds, data, explainers, metrics, plots, zoo
 from proofmap.bench.compare import compare
 from proofmap.errors import (
     BoundError,
@@ -30,12 +30,14 @@ from proofmap.explainers import (
     TargetedEVA,
 )
 from proofmap.explainers.auto import explain
+from proofmap.explainers.samples.concatenation import concat
 from proofmap.graph import Graph, load, trace
 from proofmap.graph.estimators import from_sklearn
 from proofmap.inputs import groups
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.domain import Domain
 from proofmap.inputs.family import Family
+from proofmap.plots.curves.overlap_curve import OverlapCurve, curve
 from proofmap.verify.overlap import Overlap, overlap
 from proofmap.verify.radius import Radius, certified_radius, radius
 
@@ -62,6 +64,7 @@ __all__ = [
     "NestedEVA",
     "NoiseEVA",
     "Overlap",
+    "OverlapCurve",
     "PathEVA",
     "ProbableEVA",
     "ProofmapError",
@@ -73,6 +76,8 @@ __all__ = [
     "bounds",
     "certified_radius",
     "compare",
+    "concat",
+    "curve",
     "data",
     "explain",
     "explainers",
@@ -81,6 +86,7 @@ __all__ = [
     "load",
     "metrics",
     "overlap",
+    "plots",
     "radius",
     "trace",
     "zoo",

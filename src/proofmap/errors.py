@@ -1,15 +1,16 @@
 """The exceptions of Proofmap, as one tree.
 
 ProofmapError
-├── InputError            an invalid ball, input, mask, target or setting (also a ValueError)
-│   └── FlatPictureError  a grid over a flat sample
-├── ModelError            a model or a graph that cannot be used
-│   └── UnsupportedError  operations without a rule
-├── FileError             a damaged file, or a file of another program
-└── BoundError            no finite bound exists
-    └── RoomError         no bound fits in the allowed memory
+├── InputError              an invalid ball, input, mask, target or setting (also a ValueError)
+│   ├── FlatPictureError    a grid over a flat sample
+│   └── OutsideDomainError  a sample outside the domain of its ball
+├── ModelError              a model or a graph that cannot be used
+│   └── UnsupportedError    operations without a rule
+├── FileError               a damaged file, or a file of another program
+└── BoundError              no finite bound exists
+    └── RoomError           no bound fits in the allowed memory
 
-ProofmapWarning           the category of all warnings
+ProofmapWarning             the category of all warnings
 """
 
 from __future__ import annotations
@@ -69,6 +70,10 @@ class UnsupportedError(ModelError):
     def __reduce__(self) -> tuple[type[UnsupportedError], tuple[tuple[tuple[str, str], ...], str]]:
         """Rebuild from the pairs, not from the message: errors are pickled between processes."""
         return type(self), (self.nodes, self.advice)
+
+
+class OutsideDomainError(InputError):
+    """A sample outside the domain of its ball."""
 
 
 class FlatPictureError(InputError):

@@ -175,7 +175,7 @@ def test_members_try_a_better_point_of_the_ball() -> None:
 
 
 def test_points_of_one_sample_leave_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another thread finds for another sample meanwhile stays as it is."""
+    """A better point that another thread stores for another sample meanwhile is kept."""
     ball = pm.Ball(0.3, domain=(0.0, 1.0))
     graph, family, forms = setting(ball, torch.float64)
     best, met = attack_lower_bounds(graph, family, forms, ROOM), fresh(ball)
@@ -223,7 +223,7 @@ def test_wherever_points_are_broken_off_values_are_those_of_points() -> None:
 
 
 def test_a_members_point_is_one_of_the_ball_and_of_others() -> None:
-    """What moves group 0 alone is a point of B, of B_1 and of B_2."""
+    """A point that moves only group 0 belongs to B, B_1 and B_2."""
     met = fresh(pm.Ball(0.3))
     point = met.points[0, 0].clone()
     point[:2] += 0.1

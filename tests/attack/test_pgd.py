@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.attack.pgd import attack, nearest, restrict
+from proofmap.attack.pgd import adversaries, attack, restrict
 from proofmap.errors import InputError
 from tests.models import MODELS, Case, graph_of
 
@@ -73,7 +73,8 @@ def distance(
     rounds: int = 10,
 ) -> Tensor:
     """That of the nearest adversary where only free variables move."""
-    return nearest(graph, restrict(pm.Ball(largest, norm, domain).at(x), free), target, steps=steps, rounds=rounds)
+    family = restrict(pm.Ball(largest, norm, domain).at(x), free)
+    return adversaries(graph, family, target, steps=steps, rounds=rounds)[0]
 
 
 def margins(graph: pm.Graph, x: Tensor, target: Tensor) -> Tensor:
@@ -275,7 +276,7 @@ def test_bad_arguments(settings: dict[str, Any], message: str) -> None:
     case = MODELS["relu"]
     graph, x = graph_of(case), case.inputs(2)
     given: dict[str, Any] = {"target": torch.tensor([0, 1]), **settings}
-    for search in (attack, nearest):
+    for search in (attack, adversaries):
         with pytest.raises(InputError, match=message):
             search(graph, pm.Ball(0.1).at(x), **given)
 

@@ -33,7 +33,7 @@ def climb_of(family: pm.Family, seen: list[Tensor]) -> restarts.PGDRun:
 
 def test_a_plateau_is_left() -> None:
     family = pm.Ball(EPS).at(torch.zeros(2, 6), torch.tensor([0, 0, 1, 1, 2, 2]))
-    index = torch.tensor([0, 0, 4, 6])  # of both samples' balls, and a member, which leaves the corner out of reach
+    index = torch.tensor([0, 0, 4, 6])  # both samples' balls, and a member, which does not reach the corner
     start = torch.zeros(4, 6)
     found = random_restarts(climb_of(family, []), family, index, start, 100, 2**20)
     assert flat(found).tolist() == pytest.approx([0.5 * EPS, 0.5 * EPS, 0.5 * EPS, 0.0])

@@ -63,6 +63,44 @@ def test_functions_and_metrics_of_other_subjects() -> None:
     torch.testing.assert_close(torch.from_numpy(table.values["eva"]["tightness"]).float(), full, rtol=1e-4, atol=1e-4)
 
 
+def test_stability_by_name_does_not_depend_on_the_scale_of_a_map() -> None:
+    """It is relative to the norm of the map. Stability itself grows with the scale, and is not ranked."""
+    x, model = digits(3), pm.zoo.mnist_mlp()
+    first_order = pm.explainers.FirstOrder(model, BALL, progress=False)
+
+    def smaller(z: Tensor, target: Tensor) -> Tensor:
+        return first_order.attribute(z, target=target) / 100
+
+    methods: dict[str, AnyMethod] = {"map": first_order, "smaller": smaller}
+    table = compare(model, x, methods, ["stability"], ball=BALL, progress=False)
+    np.testing.assert_allclose(table.values["map"]["stability"], table.values["smaller"]["stability"], rtol=1e-4)
+    assert table.columns[0].settings["relative"] is True
+    assert {row["stability"].mark for row in table.rows.values()} == {"best", "tied"}
+    raw = compare(model, x, methods, [Stability(0.015, domain=(0.0, 1.0))], progress=False)
+    np.testing.assert_allclose(raw.values["map"]["stability"], 100 * raw.values["smaller"]["stability"], rtol=1e-4)
+    assert not raw.columns[0].ranked
+    assert {row["stability"].mark for row in raw.rows.values()} == {""}
+    assert "Stability has no marks, because it grows with the scale of a map" in raw.legend()
+
+
+def test_the_seed_is_that_of_the_whole_comparison() -> None:
+    """It is the seed of methods and metrics given by name, and of the intervals. Objects keep theirs."""
+    x, model = digits(2), pm.zoo.mnist_mlp()
+    methods: dict[str, AnyMethod] = {"drawn": "smoothgrad", "own": pm.explainers.as_attributor("smoothgrad", model)}
+    metrics: list[str | Metric[Any]] = ["deletion", Insertion(steps=10, draws=2)]
+    tables = [compare(model, x, methods, metrics, seed=seed, progress=False) for seed in (0, 0, 1)]
+    by_name, own = (column.name for column in tables[0].columns)
+    for method in methods:
+        for name in (by_name, own):
+            assert tables[0].values[method][name].tolist() == tables[1].values[method][name].tolist()
+        assert tables[0].values[method][by_name].tolist() != tables[2].values[method][by_name].tolist()
+    assert tables[0].values["drawn"][own].tolist() != tables[2].values["drawn"][own].tolist()  # the maps are others
+    assert tables[0].values["own"][own].tolist() == tables[2].values["own"][own].tolist()
+    settings = [{column.name: column.settings["seed"] for column in table.columns} for table in (tables[0], tables[2])]
+    assert settings == [{by_name: 0, own: 0}, {by_name: 1, own: 0}]
+    assert [table.seed for table in tables] == [0, 0, 1]
+
+
 def test_metrics_of_one_name_have_distinct_labels() -> None:
     """Labels contain the presets or the differing settings, and each column has its own values."""
     x, model = digits(2), pm.zoo.mnist_mlp()
@@ -170,8 +208,10 @@ def test_incomparable_methods_are_refused() -> None:
         compare(model, x, "saliency", [Deletion])  # type: ignore[list-item]
     with pytest.raises(InputError, match="got the metric 'beauty', expected one of deletion"):
         compare(model, x, ["saliency"], ["beauty"])
-    with pytest.raises(InputError, match=r"expected pm.metrics.Tightness\(...\)"):
-        compare(model, x, ["saliency"], ["tightness"])
+    with pytest.raises(InputError, match=r"no radius for it, expected pm.metrics.Tightness\(...\), or ball=pm.Ball"):
+        compare(model, x, ["eva"], ["tightness"])
+    with pytest.raises(InputError, match=r"no radius for it, expected pm.metrics.Stability\(...\), or ball=pm.Ball"):
+        compare(model, x, ["eva"], ["stability"])
     with pytest.raises(InputError, match="got the method 'nothing'"):
         compare(model, x, ["nothing"])
     with pytest.raises(InputError, match=r"shape \(3,\), expected a class number, or one for each of 1 samples"):
@@ -219,3 +259,49 @@ def test_stored_maps_have_no_seconds() -> None:
     table = compare(model, x, {"map": torch.rand_like(x), "saliency": "saliency"}, progress=False)
     assert table.seconds["map"] is None
     assert table.seconds["saliency"] is not None
+
+
+def test_metrics_by_name_take_the_radius_of_the_ball() -> None:
+    x, model = digits(2), pm.zoo.mnist_mlp()
+    methods = {"eva": pm.EVA(model, BALL, groups=pm.groups.grid(2), progress=False)}
+    table = compare(model, x, methods, ["stability", "tightness"], ball=BALL, progress=False)
+    stated: list[Metric[Any]] = [Stability(0.015, relative=True, domain=(0.0, 1.0)), Tightness(BALL)]
+    expected = compare(model, x, methods, stated, progress=False)
+    for name in ("stability", "tightness"):
+        np.testing.assert_array_equal(table.values["eva"][name], expected.values["eva"][name])
+
+
+def test_radii_for_each_sample_suit_tightness_alone() -> None:
+    x, model = digits(2), pm.zoo.mnist_mlp()
+    ball = pm.Ball(torch.tensor([0.01, 0.02]), domain=(0.0, 1.0))
+    table = compare(model, x, ["eva"], ["tightness"], ball=ball, groups=pm.groups.grid(2), progress=False)
+    full = pm.overlap(model, x, ball).full
+    torch.testing.assert_close(torch.from_numpy(table.values["eva"]["tightness"]).float(), full, rtol=1e-4, atol=1e-4)
+    with pytest.raises(InputError, match=r"got the metric 'stability' with eps=tensor\(.*, expected a number"):
+        compare(model, x, ["eva"], ["stability"], ball=ball)
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("randomisation", "applies to none of the methods: it explains networks with other weights, and a function"),
+        (Tightness(BALL), "applies to none of the methods: it measures the proven overlap of a ball: add 'eva'"),
+    ],
+)
+def test_a_metric_without_any_method_is_refused_before_any_work(metric: Any, message: str) -> None:
+    """The advice works: with a method that it applies to, the others have no value."""
+    x, model = digits(2), pm.zoo.mnist_mlp()
+    calls = []
+
+    def constant(z: Tensor, target: Tensor) -> Tensor:
+        calls.append(z)
+        return torch.rand(z.shape, generator=torch.Generator().manual_seed(0))
+
+    with pytest.raises(InputError, match=message):
+        compare(model, x, [constant, x.clone()], ["deletion", metric], progress=False)
+    assert not calls
+    table = compare(
+        model, x, {"f": constant, "eva": "eva"}, metric, ball=BALL, groups=pm.groups.grid(4), progress=False
+    )
+    assert table.count == 2
+    assert [list(row) for row in table.rows.values()] == [[], [table.columns[0].name]]

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
+from proofmap.bench.marks import Values
 from proofmap.bench.mean_ranks import mean_ranks, ranks, with_ranks
-from proofmap.bench.statistics import Column, Values, interval, tabulate
+from proofmap.bench.statistics import Column, interval, tabulate
 from proofmap.errors import InputError
 
 LOW, HIGH = Column("deletion", "Deletion", higher=False), Column("insertion", "Insertion", higher=True)

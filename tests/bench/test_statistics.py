@@ -11,9 +11,13 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from scipy import stats
 
-from proofmap.bench.statistics import Column, Table, Values, interval, tabulate
+from proofmap.bench.marks import Values
+from proofmap.bench.statistics import Column, Table, interval, tabulate
 from proofmap.errors import InputError
 
 LOW = Column("deletion", "Deletion", higher=False)
@@ -252,6 +256,20 @@ def test_a_table_is_drawn() -> None:
     assert figure._repr_png_().startswith(b"\x89PNG")
     one = tabulate("", [LOW], {"$a$": {"deletion": np.ones(1)}}, {"$a$": 1.0}).plot()
     assert one._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_table_is_drawn_into_given_axes() -> None:
+    """The panels are metrics, in the given order, and a colour map gives the two colours."""
+    figure = Figure()
+    panels = figure.subplots(1, 2)
+    assert shown().plot(ax=panels, panels=["insertion", "deletion"], title=["a", "b"]) is figure
+    assert [panel.get_title() for panel in panels] == ["a", "b"]
+    assert [tick.get_text() for tick in panels[1].get_yticklabels()] == ["", "", ""]
+    whole = shown().plot(panels="deletion", cmap="viridis", title="mine")
+    assert [axes.get_title() for axes in whole.axes] == ["Deletion ↓"]
+    assert whole.get_suptitle() == "mine"
+    used = {to_hex(line.get_color()) for line in whole.axes[0].lines}
+    assert used <= {to_hex(colormaps["viridis"](place)) for place in (0.2, 0.75)} | {"#777777"}
 
 
 def test_the_heading_says_what_is_known() -> None:

@@ -148,7 +148,7 @@ def test_what_is_known_beforehand_counts(case: Case) -> None:
 
 
 def free_of(graph: pm.Graph, family: pm.Family) -> dict[str, FreeParameters]:
-    """What every activation leaves free, on what interval arithmetic says."""
+    """Return the free parameters of every activation, on the intervals of interval arithmetic."""
     known = BoundState(graph, Cases(family), BUDGET, for_members=False, arithmetic=True)
     every = {}
     for node in filter(is_nonlinear, graph.nodes):

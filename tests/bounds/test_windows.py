@@ -138,7 +138,7 @@ def test_places_are_read_no_more_often_than_there_are() -> None:
     position = torch.tensor([[0, 1], [2, 0], [0, 1], [1, 1], [0, 1], [2, 1], [2, 1]])
     owner = torch.tensor([0, 1, 1, 0, 1, 0, 1])
     site = torch.tensor([6, 0, 3, 3, 1])
-    for cases, most in ((1, 6), (2, 7)):  # of one mask all six positions, of two masks the seven places
+    for cases, most in ((1, 6), (2, 7)):  # one mask reads all six positions, two masks read the seven places
         for places in (WindowPlaces(owner, position, (3, 2), site), WindowPlaces(owner, position, (3, 2))):
             few, at = places.fewest(cases)
             assert len(few.owner) == most

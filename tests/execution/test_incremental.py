@@ -1,4 +1,4 @@
-"""What a group's return changes, against running the whole graph again."""
+"""The change when one group returns to x: compared with a run of the whole graph."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_incremental_is_plain_on_every_operation(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["vgg", "mobile with uneven padding", "stride"])
 def test_ends_in_one_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a GPU compiles, as it is written."""
+    """The function that a GPU compiles gives the same values without compilation."""
     monkeypatch.setattr(compiled_kernels, "pays", lambda values: True)
     monkeypatch.setattr(compiled_kernels, "compiled", lambda function, trial: function)
     graph = made(name)

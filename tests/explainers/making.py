@@ -16,6 +16,7 @@ from proofmap.errors import FileError
 from proofmap.explainers import Explanation
 from proofmap.explainers import explanation_file as storage
 from proofmap.explainers.explanation import spread
+from proofmap.inputs.family import Family
 from proofmap.storage.hashing import hash_tensor, versions
 from proofmap.verify.overlap import Overlap
 
@@ -27,6 +28,12 @@ def bounds(scores: Tensor, full: Tensor | None = None, certified: bool = True) -
     full = torch.linspace(-3, 2, len(scores), dtype=scores.dtype) if full is None else full
     target = torch.arange(len(scores))
     return Overlap(full, full[:, None] - scores, full - 1, target, certified)
+
+
+def draw(family: Family, count: int, seed: int) -> Tensor:
+    """The points that an explainer draws from each ball: (count, N, *shape), the same for a sample alone."""
+    alone = [family.pick(torch.tensor([k])) for k in range(family.count)]
+    return torch.cat([one.sample(count, torch.Generator().manual_seed(seed)) for one in alone], dim=1)
 
 
 def two_sided(full: Pair, frozen: Sequence[Pair]) -> Overlap:

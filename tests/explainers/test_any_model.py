@@ -21,6 +21,7 @@ from proofmap.explainers.factory import BASELINES
 from proofmap.graph import Graph
 from proofmap.sources.named_model import read_model, user_modules
 from tests.explainers.baselines.setting import ball_of
+from tests.explainers.making import draw
 from tests.foreign import MODELS, Angles, file_graph, foreign_file, graph_of, inputs, seeded
 
 X = inputs(2)
@@ -119,7 +120,7 @@ def test_samples_of_foreign_parts_are_those_of_the_model() -> None:
     model = MODELS["transformer"][0]
     found = pm.EmpiricalEVA(graph_of("transformer"), BALL, groups=GROUPS, samples=6, seed=3, progress=False).explain(X)
     mask = GROUPS(tuple(X.shape[1:]))[None].expand_as(X)
-    delta = BALL.at(X, mask).sample(6, torch.Generator().manual_seed(3))
+    delta = draw(BALL.at(X, mask), 6, 3)
     for k in range(len(X)):
         for group in range(4):
             points = torch.where(mask[k] == group, X[k], X[k] + delta[:, k])
@@ -228,7 +229,7 @@ def test_the_command_line_takes_them(files: tuple[Path, Path, Path], tmp_path: P
 
 
 def test_a_module_in_a_file_travels_to_other_machines(files: tuple[Path, Path, Path]) -> None:
-    """Which have neither the file nor what lies beside it."""
+    """The other machines have neither the file nor the modules beside it."""
     cloudpickle = pytest.importorskip("ray.cloudpickle")
     (files[0].parent / "part_of_net.py").write_text("from torch import nn\nclass Head(nn.Linear):\n    pass\n")
     files[0].write_text("import part_of_net\n" + SOURCE.replace("nn.Linear(5, 3)", "part_of_net.Head(5, 3)"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -227,3 +228,14 @@ def test_what_is_wrong_is_said_first(words: dict[str, Any], message: str) -> Non
         explain(small(), X, progress=False, **words)
     with pytest.raises(InputError, match="got a model of type str"):
         explain("net.onnx", X)
+
+
+def test_an_answer_is_a_picture_with_its_sentences_in_a_notebook() -> None:
+    answer = explain(small(), X[:1], progress=False)
+    page = answer._repr_html_()
+    assert page.startswith('<img src="data:image/png;base64,iVBORw0KGgo')
+    for sentence in answer.said:
+        assert escape(sentence) in page
+    assert answer.plot(panels="map", title="mine").texts[0].get_text() == "mine"
+    titles = [" ".join(text.get_text().split()) for text in answer.plot(["cat", "dog", "owl"]).texts]
+    assert titles[0].split(" · ")[0] in ("cat", "dog", "owl")

@@ -13,10 +13,11 @@ from captum.metrics import infidelity, sensitivity_max
 from torch import Tensor, nn
 
 from proofmap import trace
-from proofmap.errors import InputError
-from proofmap.explainers import EVA, EmpiricalEVA, Explainer, HybridEVA, TargetedEVA
+from proofmap.errors import InputError, ProofmapWarning
+from proofmap.explainers import EVA, ClampedInputs, EmpiricalEVA, Explainer, HybridEVA, TargetedEVA
 from proofmap.inputs import groups
 from proofmap.inputs.ball import Ball
+from proofmap.inputs.domain import Domain
 
 SHAPE = (2, 4, 4)
 BALL = Ball(0.1)
@@ -223,8 +224,61 @@ def test_noise_that_leaves_the_domain_is_refused_with_advice(model: nn.Module, x
     limited = EVA(model, Ball(0.1, domain=(0.0, 1.0)), groups=GRID, progress=False)
     with pytest.raises(InputError, match="x leaves the domain"):
         NoiseTunnel(limited).attribute(x, nt_samples=4, stdevs=0.5, target=2)
-    wide = EVA(model, Ball(0.1, domain=(-9.0, 9.0)), groups=GRID, progress=False)
-    assert NoiseTunnel(wide).attribute(x, nt_samples=4, stdevs=0.5, target=2).shape == x.shape
+    with pytest.raises(InputError, match=r"for noise, .* wrap the explainer: pm.explainers.ClampedInputs\(explainer\)"):
+        sensitivity_max(limited.attribute, x.round(), target=2)
+    clamped = ClampedInputs(limited)
+    assert NoiseTunnel(clamped).attribute(x, nt_samples=4, stdevs=0.5, target=2).shape == x.shape
+    assert sensitivity_max(clamped.attribute, x.round(), target=2).shape == (3,)
+
+
+@pytest.mark.parametrize("domain", [(0.0, 1.0), (0.25, torch.tensor([0.5, 0.75])), None])
+def test_clamped_noise_is_a_loop_over_clamped_inputs(domain: Any, model: nn.Module, x: Tensor) -> None:
+    """NoiseTunnel and sensitivity_max get the explanations of the nearest inputs in the domain."""
+    inside = x if domain is None else x.clamp(*Ball(0.1, domain=domain).limits(x))
+    eva, target = EVA(model, Ball(0.1, domain=domain), groups=GRID, progress=False), torch.tensor([0, 3, 1])
+
+    def clamp(z: Tensor) -> Tensor:
+        return z if domain is None else z.clamp(*Ball(0.1, domain=domain).limits(z))
+
+    torch.manual_seed(5)
+    found = NoiseTunnel(ClampedInputs(eva)).attribute(inside, nt_samples=2, stdevs=0.5, target=target)
+    torch.manual_seed(5)
+    near = clamp(noisy(inside, 2, 0.5))
+    expected = explained(eva, near, target.repeat_interleave(2)).unflatten(0, (3, 2)).mean(1)
+    torch.testing.assert_close(found, expected)
+    torch.manual_seed(7)
+    worst = sensitivity_max(
+        ClampedInputs(eva).attribute, inside, perturb_radius=0.1, n_perturb_samples=4, target=target
+    )
+    torch.manual_seed(7)
+    noise = torch.empty(12, *SHAPE).uniform_(-0.1, 0.1)
+    near = clamp(inside.repeat_interleave(4, dim=0) + noise).unflatten(0, (3, 4))
+    torch.testing.assert_close(worst, sensitivity(eva, inside, near, target))
+
+
+def test_clamped_inputs_are_what_captum_asks_for(model: nn.Module, x: Tensor) -> None:
+    eva = EVA(model, Ball(0.1, domain=(0.0, 1.0)), groups=GRID, progress=False)
+    clamped = ClampedInputs(eva)
+    assert clamped.forward_func is model
+    assert not clamped.has_convergence_delta()
+    assert not clamped.multiplies_by_inputs
+    assert list(inspect.signature(clamped.attribute).parameters) == list(inspect.signature(eva.attribute).parameters)
+    assert torch.equal(clamped.attribute(x, target=2), eva.attribute(x, target=2))
+    (found,) = clamped.attribute((x + 5.0,), target=[0, 3, 1])
+    assert torch.equal(found, eva.attribute(torch.ones_like(x), target=[0, 3, 1]))
+    default = EVA(model, groups=GRID, progress=False)  # without a ball, nothing is clamped
+    with pytest.warns(ProofmapWarning, match="EVA got no ball"):
+        assert isinstance(ClampedInputs(default).attribute(x + 5.0, target=2), Tensor)
+
+
+def test_what_cannot_be_clamped_is_refused(model: nn.Module) -> None:
+    with pytest.raises(InputError, match="ClampedInputs got str, expected an explainer"):
+        ClampedInputs("eva")  # type: ignore[arg-type]
+    rows = torch.tensor([[1.0, 0.0, 0.2], [0.0, 1.0, 0.9]])
+    domain = Domain.from_data(rows, one_hot=[[0, 1]])
+    table = EVA(nn.Linear(3, 2), Ball(domain.eps(0.1), domain=domain), progress=False)
+    with pytest.raises(InputError, match="one-hot blocks, expected numbers only"):
+        ClampedInputs(table)
 
 
 def sensitivity(explainer: Explainer, x: Tensor, near: Tensor, target: Tensor) -> Tensor:

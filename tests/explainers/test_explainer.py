@@ -162,3 +162,22 @@ def test_what_is_found_is_an_array_where_one_is_wanted(graph: pm.Graph) -> None:
         array = np.asarray(value)
         assert array.shape == tuple(value.shape)
         np.testing.assert_array_equal(array, value.numpy())
+
+
+def test_an_explainer_is_readable() -> None:
+    """The model, the ball in words, and settings that differ from their defaults; costs are left out."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 2))
+    eva = pm.EVA(model, pm.Ball(0.1, domain=(0.0, 1.0)), groups=pm.groups.columns(), sharing="one-pass", batch=3)
+    ball = "<ε = 0.1 in L∞, values within [0, 1]>"
+    said = f"EVA(model=Sequential, ball={ball}, groups=Columns(), bounds=Backward(), sharing='one-pass')"
+    assert repr(eva) == said
+    mask = torch.zeros(4, dtype=torch.int64)
+    smooth = pm.SmoothEVA(model, pm.Ball(torch.tensor([0.1, 0.2])), groups=mask, samples=10)
+    assert "each sample's own ε in L∞" in repr(smooth)
+    assert "groups=tensor of shape (4,)" in repr(smooth)
+    assert "samples=10" in repr(smooth)
+    assert "own proven ε" in repr(pm.EVA(model))
+    page = eva._repr_html_()
+    assert page.startswith("<strong>EVA</strong><table>")
+    assert "<td>sharing</td>" in page
+    assert "guarantee: certified" in page

@@ -1,4 +1,4 @@
-"""Where explanations come from: kept with their samples, and refused where it is of something else."""
+"""The origin of explanations: stored with their samples, and refused if it describes other samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is proven of scores, against all overlaps that lie between their sides."""
+"""Proven statements about scores: compared with all overlaps that lie between their bounds."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_score_that_was_bounded_itself_is_no_number_that_is_excluded() -> None
 
 
 def test_a_bound_below_the_input_itself_proves_nothing() -> None:
-    """Of a ball without a radius all overlaps are that of the input; bounds may round to below it."""
+    """In a ball of radius 0 all overlaps equal that at the input; bounds may be rounded to below it."""
     over = Overlap(torch.tensor([1.0]), torch.tensor([[0.9, 1.0]]), torch.tensor([1.0]), torch.tensor([0]), True)
     e = make((1, 2), 2, scores=over.drop, overlap=over)
     assert e.intervals[0, :, 0].tolist() == [0, 0]

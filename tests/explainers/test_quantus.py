@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from proofmap import trace, zoo
 from proofmap.data import digits
 from proofmap.errors import InputError
-from proofmap.explainers import EVA, EmpiricalEVA, TargetedEVA
+from proofmap.explainers import EVA, ClampedInputs, EmpiricalEVA, TargetedEVA, as_attributor
 from proofmap.explainers.quantus import explain_func
 from proofmap.inputs import groups
 from proofmap.inputs.ball import Ball
@@ -135,6 +135,38 @@ def test_noise_that_leaves_the_domain_is_refused(model: nn.Module, inputs: NDArr
         explain_func(EVA(model, BALL, progress=False))(model, inputs + 0.5, TARGETS)
     free = explain_func(EVA(model, Ball(0.1), progress=False))
     assert free(model, inputs + 0.5, TARGETS).shape == inputs.shape
+    clamped = explain_func(ClampedInputs(EVA(model, BALL, groups=GRID, progress=False)))
+    near = (inputs + 0.5).clip(0, 1)
+    np.testing.assert_array_equal(clamped(model, inputs + 0.5, TARGETS), expected(model, near))
+    other = copy.deepcopy(model)
+    nn.init.normal_(other[1].weight)  # type: ignore[index]
+    np.testing.assert_array_equal(clamped(other, inputs + 0.5, TARGETS), expected(other, near))
+
+
+def test_baselines_explain_the_model_that_is_passed(model: nn.Module, inputs: NDArray[Any]) -> None:
+    explain = explain_func(as_attributor("saliency", model))
+    other = copy.deepcopy(model)
+    nn.init.normal_(other[1].weight)  # type: ignore[index]
+    for one in (model, other, model):
+        x = torch.from_numpy(inputs).requires_grad_()
+        one(x).gather(1, torch.from_numpy(TARGETS)[:, None]).sum().backward()
+        assert x.grad is not None
+        largest = x.grad.abs().amax(1, keepdim=True).expand_as(x).numpy()  # over the channels
+        np.testing.assert_allclose(explain(one, inputs, TARGETS), largest, rtol=1e-5, atol=1e-7)
+    with pytest.raises(TypeError, match="feature_mask"):
+        explain(model, inputs, TARGETS, feature_mask=np.zeros((1, *SHAPE), dtype=np.int64))
+
+
+def test_what_cannot_explain_other_models_is_refused_at_once(model: nn.Module) -> None:
+    from captum.attr import Saliency
+
+    def function(x: Tensor, target: Tensor) -> Tensor:
+        return x
+
+    given: list[Any] = ["eva", function, Saliency(model), torch.zeros(3, *SHAPE), as_attributor(function, model)]
+    for one in given:
+        with pytest.raises(InputError, match=r"explain_func got .*, expected an explainer such as"):
+            explain_func(one)
 
 
 def batch() -> tuple[nn.Module, NDArray[Any], NDArray[Any]]:

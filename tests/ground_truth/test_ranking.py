@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.trials.ranking import Ranking, TrialResult, is_ours
-from proofmap.bench.statistics import Column, Values, tabulate
+from proofmap.bench.marks import Values
+from proofmap.bench.statistics import Column, tabulate
 from proofmap.registry import EXPLAINER_ENTRIES
 
 ORDER = Column("order", "Order", higher=True)

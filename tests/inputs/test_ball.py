@@ -22,6 +22,8 @@ IMAGES = torch.full((2, 3, 4, 5), 0.5)
         ({"eps": inf}, "eps=inf, expected finite radii"),
         ({"eps": torch.tensor([0.1, -2.0])}, r"eps=-2\.0, expected finite radii"),
         ({"eps": float("nan")}, "NaN in eps"),
+        ({"eps": [0.1, 0.2]}, r"eps=\[0\.1, 0\.2\], a list, expected a number or a tensor: torch\.tensor\(radii\)"),
+        ({"eps": (0.1, 0.2)}, r"a tuple, expected .* and pm\.curve\(model, x, radii\) bounds the overlap at each"),
         ({"eps": "big"}, "eps='big', expected a number, a fraction such as '2/255', 'auto' or a tensor"),
         ({"eps": "2/0"}, "eps='2/0', expected a number, a fraction"),
         ({"eps": 0.1, "norm": 3}, r"norm=3, expected 1, 2 or float\('inf'\)"),

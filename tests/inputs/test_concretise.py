@@ -24,7 +24,7 @@ Half = Literal["+", "-"] | None
 NORMS = (1, 2, inf)
 HALVES: tuple[Half, ...] = (None, "+", "-")
 DTYPES = (torch.float32, torch.float64)
-TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-9}  # of the full ball's value
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-9}  # relative to the full ball's value
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,11 @@ def test_grid_of_one_number_is_square() -> None:
     assert torch.equal(groups.grid(28)((3, 28, 28)), groups.pixels()((3, 28, 28)))
 
 
+def test_tokens_part_a_sequence() -> None:
+    assert groups.tokens()((3, 2)).tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert repr(groups.tokens()) == "Tokens()"
+
+
 def test_windows_part_a_series() -> None:
     assert groups.windows(3)((8,)).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
     assert groups.windows(4)((2, 6)).tolist() == [[0, 0, 0, 0, 1, 1]] * 2
@@ -110,6 +115,7 @@ def test_grid_refuses_what_is_not_a_count(count: object) -> None:
         (groups.columns(), (1, 28, 28), r"use pixels\(\) or grid\(n\)"),
         (groups.columns(), (784, 1), r"use pixels\(\) or grid\(n\)"),
         (groups.windows(8), (1, 28, 28), r"expected a series \(T,\) or \(C, T\)"),
+        (groups.tokens(), (784,), r"tokens\(\) got a sample \(784,\), expected a sequence \(T, D\)"),
         (groups.pixels(), (), "at least 1"),
         (groups.pixels(), (3, 0, 4), "at least 1"),
     ],

@@ -95,7 +95,7 @@ def test_metrics_of_a_ball(domain: tuple[float, float] | None) -> None:
         "insertion": Insertion(baseline=Uniform(low, high)),
         "mu-fidelity": MuFidelity(baseline=Uniform(low, high)),
         "robustness-sr": RobustnessSr(norm=2.0, domain=domain or (-inf, inf), largest=high - low),
-        "stability": Stability(0.05, domain=domain),
+        "stability": Stability(0.05, relative=True, domain=domain),
         "tightness": Tightness(ball),
     }
     for name, kind in METRICS.items():

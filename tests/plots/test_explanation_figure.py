@@ -123,7 +123,9 @@ def test_a_row_of_panels_for_each_image(count: int) -> None:
     assert len(figure.axes) == 4 * count
     for k in range(count):
         image, heat, overlay = row(figure, k)
-        assert [len(panel.images) for panel in (image, heat, overlay)] == [1, 1, 1]
+        assert [len(panel.images) for panel in (image, heat, overlay)] == [1, 1, 2]  # an overlay has two layers
+        np.testing.assert_array_equal(overlay.images[1].get_array(), heat.images[0].get_array())
+        assert np.asarray(overlay.images[1].get_alpha()).shape == (4, 4)
         np.testing.assert_array_equal(np.asarray(image.images[0].get_array()), e.x[k, 0].numpy())
         shown = np.asarray(heat.images[0].get_array())
         np.testing.assert_allclose(shown, e.attributions[k, 0].numpy(), rtol=1e-6)

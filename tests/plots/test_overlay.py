@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from proofmap.plots.overlay import bar_colour, coloured, colours, ends, overlaid, picture_of, pixels_of
+from proofmap.plots.figure_look import Look, colours
+from proofmap.plots.overlay import coloured, ends, layers, picture_of, pixels_of
 
 SCORES = np.linspace(0, 1, 21)
 SHADES = np.linspace(0, 1, 11)
@@ -19,7 +24,7 @@ def every(signed: bool, colour: bool = False) -> NDArray[np.float64]:
     scores = np.concatenate([-SCORES[:0:-1], SCORES]) if signed else SCORES
     shades, values = np.meshgrid(SHADES, 7 * scores, indexing="ij")
     picture = np.repeat(shades[..., None], 3, axis=2) if colour else shades
-    found = overlaid(picture, values, 7.0, signed)
+    found = layers(picture, values, 7.0, signed).pixels
     assert found.shape == (*shades.shape, 3)
     assert 0 <= found.min() <= found.max() <= 1
     return found
@@ -54,17 +59,17 @@ def test_the_score_is_visible_on_every_shade(signed: bool) -> None:
 def test_the_overlay_of_zero_scores_is_the_image() -> None:
     """There is no tint. For signed scores, bright ink on black becomes dark ink on white."""
     for signed in (False, True):
-        found = overlaid(np.array([[[0.0] * 3, [1.0] * 3]]), np.zeros((1, 2)), 1.0, signed)
+        found = layers(np.array([[[0.0] * 3, [1.0] * 3]]), np.zeros((1, 2)), 1.0, signed).pixels
         assert (found == found[..., :1]).all()
         assert found[0, 1, 0] > found[0, 0, 0]
-    bright = overlaid(np.array([[0.0, 0.0, 1.0]]), np.zeros((1, 3)), 1.0, signed=True)
+    bright = layers(np.array([[0.0, 0.0, 1.0]]), np.zeros((1, 3)), 1.0, signed=True).pixels
     assert bright[0, 0, 0] == 1
     assert bright[0, 2, 0] < 0.5
 
 
 def test_nan_and_negative_values_have_no_colour() -> None:
     picture = np.full((1, 4), 0.5)
-    found = overlaid(picture, np.array([[0.0, -3.0, np.nan, 1.0]]), 1.0, signed=False)
+    found = layers(picture, np.array([[0.0, -3.0, np.nan, 1.0]]), 1.0, signed=False).pixels
     assert (found[0, :3] == found[0, 0]).all()
     assert (found[0, 3] != found[0, 0]).any()
 
@@ -93,9 +98,9 @@ def test_a_map_in_colours() -> None:
         np.testing.assert_allclose(pixel, scale(place)[:3])
     assert pixels[3].tolist() == [0.5] * 3
     assert pixels[2, 0] > pixels[2, 2]  # red
-    assert bar_colour(1.0, signed=True) == scale(0.88)
-    assert bar_colour(-1.0, signed=True) == scale(0.12)
-    assert bar_colour(-1.0, signed=False) == bar_colour(1.0, signed=False)
+    assert Look().bar(1.0, signed=True) == scale(0.88)
+    assert Look().bar(-1.0, signed=True) == scale(0.12)
+    assert Look().bar(-1.0, signed=False) == Look().bar(1.0, signed=False)
 
 
 def test_samples_as_pictures() -> None:
@@ -105,3 +110,21 @@ def test_samples_as_pictures() -> None:
     np.testing.assert_allclose(pixels_of(colour), colour.mean(0), rtol=1e-6)
     np.testing.assert_allclose(picture_of(torch.tensor([[-1.0, 3.0]])), [[0.0, 1.0]])
     np.testing.assert_allclose(picture_of(torch.full((2, 1, 1), 7.0)), [[0.0]])
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_an_overlay_is_two_layers_that_give_the_same_pixels(signed: bool) -> None:
+    """The upper layer holds the scores themselves, with a colour scale. matplotlib draws what the report contains."""
+    random = np.random.default_rng(0)
+    picture, values = random.random((6, 5)), random.normal(size=(6, 5))
+    both = layers(picture, values, 2.0, signed)
+    figure = Figure(figsize=(5, 6), dpi=10)
+    canvas: Any = FigureCanvasAgg(figure)
+    panel = figure.add_axes((0, 0, 1, 1))
+    panel.set_axis_off()
+    upper = both.draw(panel)
+    np.testing.assert_array_equal(np.asarray(upper.get_array()), values)
+    assert upper.get_clim() == (-2.0 if signed else 0.0, 2.0)
+    canvas.draw()
+    drawn = np.asarray(canvas.buffer_rgba())[5::10, 5::10, :3] / 255
+    np.testing.assert_allclose(drawn, both.pixels, atol=0.02)

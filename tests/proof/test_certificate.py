@@ -61,7 +61,7 @@ def checked(folder: Path, *files: Path) -> subprocess.CompletedProcess[str]:
 
 
 def accepted(certificate: Certificate, folder: Path) -> str:
-    """What the checker says of a saved certificate."""
+    """Return the checker's answer about a saved certificate."""
     return check.check(*certificate.save(folder / "x.proof"))
 
 

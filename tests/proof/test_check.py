@@ -217,8 +217,10 @@ def test_float64_sums_are_rounded_up() -> None:
         assert sum(Fraction(float(term[i])) for term in terms) <= Fraction(float(found))
     assert checker.total(np.ones(1), np.full(1, 2.0**-60))[0] > 1
     a, b = random.random((2, 400))
-    assert sum(Fraction(x) * Fraction(y) for x, y in zip(a, b, strict=True)) <= Fraction(float(checker.above(a @ b)))
-    assert Fraction(1) + 2 ** Fraction(-60) < Fraction(float(checker.above(np.array([1.0]))[0]))
+    assert sum(Fraction(x) * Fraction(y) for x, y in zip(a, b, strict=True)) <= Fraction(
+        float(checker.sum_rounded_up(a @ b))
+    )
+    assert Fraction(1) + 2 ** Fraction(-60) < Fraction(float(checker.sum_rounded_up(np.array([1.0]))[0]))
 
 
 def test_sums_that_cancel_cancel_exactly() -> None:

@@ -333,7 +333,7 @@ def test_another_checker_in_the_dossier_is_named(honest: Members, told: Told) ->
 
 
 def test_the_checker_knows_the_texts_of_the_pages() -> None:
-    """Where a text was changed on purpose, put these hashes into TEXTS in proof/check.py."""
+    """If a text was changed on purpose, put these hashes into TEXTS in proof/check.py."""
     assert {name: checker.hash_of(data) for name, data in templates().items()} == checker.TEXTS
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import io
 import itertools
 import json
+import re
 import shutil
 import subprocess
 import sys
+import tokenize
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -238,11 +242,45 @@ def test_it_runs_as_a_copied_file_without_torch_and_without_us(case: Case, tmp_p
     assert done.stdout.count("\n") == 1
 
 
+def lines_of_code(source: str) -> set[int]:
+    """The numbers of the lines that are neither empty nor explain."""
+    explaining = set[int]()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            explaining |= {*range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)}
+    kinds = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    tokens = [one for one in tokenize.generate_tokens(io.StringIO(source).readline) if one.type not in kinds]
+    return {line for one in tokens for line in range(one.start[0], one.end[0] + 1)} - explaining
+
+
 def test_it_is_read_in_one_sitting() -> None:
-    """The proofs; then the pages of a dossier, which nothing proven depends on."""
-    proofs, _, pages = SOURCE.read_text().partition("# A dossier. ")
-    assert proofs.count("\n") <= 1650  # the prover states its theorems in short functions
-    assert 0 < pages.count("\n") <= 600
+    """Explanations do not count. The proof, the reader of files and the pages of a dossier are three sittings."""
+    source = SOURCE.read_text(encoding="utf-8")
+    begins = {
+        int(found[1]): source[: found.start()].count("\n") for found in re.finditer(r"(?m)^# Part (\d+)\. ", source)
+    }
+    assert [*begins] == [*range(1, 12)]
+    code, ends = lines_of_code(source), [*begins.values(), source.count("\n") + 1]
+    sizes = [sum(begin < line <= end for line in code) for begin, end in pairwise(ends)]
+    arithmetic, network, *reading, question, proof, certificate = sizes[:8]
+    assert 400 < arithmetic + network + question + proof + certificate <= 600
+    assert 400 < sum(reading) <= 600
+    assert 300 < sum(sizes[8:]) <= 440
+    assert len(code) <= 1640
+
+
+def test_without_numpy_one_sentence_says_what_to_install() -> None:
+    blocked = "import sys, runpy; sys.modules['numpy'] = None"
+    run = f"{blocked}; sys.argv = ['check.py', 'a.zip']; runpy.run_path({str(SOURCE)!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-I", "-c", run], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "check.py needs numpy, which this Python lacks: python -m pip install numpy\n"
+
+
+def test_its_first_words_list_its_parts() -> None:
+    source = SOURCE.read_text(encoding="utf-8")
+    listed = re.findall(r"(?m)^(\d+)\. ([^:.\n]+)", ast.get_docstring(ast.parse(source)) or "")
+    assert listed == re.findall(r"(?m)^# Part (\d+)\. ([^:.\n]+)", source)
 
 
 def test_it_imports_numpy_and_the_standard_library_alone() -> None:

@@ -74,7 +74,7 @@ def test_what_overflows_is_undecided(tmp_path: Path) -> None:
 
 
 def test_small_weights_beside_large_ones_are_not_lost(tmp_path: Path) -> None:
-    """What slices leave out of the weights comes back as a radius."""
+    """The part of the weights that the slices omit is counted in the radius."""
     weight = np.array([[0, 0], [2.0**90, 2.0**-20]], np.float32)
     assert derived(tmp_path, [weight], np.array([0, 1], np.float32)) >= 2.0**-20
     forms = checker.Forms(np.arange(2), np.array([[1.0], [0.0]]))

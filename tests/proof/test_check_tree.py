@@ -24,7 +24,7 @@ def prepared(folder: Path, seed: int) -> tuple[checker.Network, checker.Question
 
 
 def opens(proof: Proof) -> int:
-    """How many units are open."""
+    """Return the number of open units."""
     low, high = proof["intervals"]
     return int(((low < 0) & (high > 0)).sum())
 

@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checked(folder: Path, proof: Path) -> str | None:
-    """What is proven; None where it is rejected."""
+    """Return the checker's answer; None if it rejects the certificate."""
     try:
         return checker.check(proof, folder / "net.onnx", folder / "x.npy")
     except checker.Rejected:

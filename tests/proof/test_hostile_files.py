@@ -46,7 +46,7 @@ def _limited() -> None:
 
 
 def refused(proof: Path, model: Path, given: Path) -> str:
-    """What a process with so much memory and so many seconds says, which has to be one sentence and no."""
+    """Run the checker with limited memory and time, and return its output: one sentence that rejects the file."""
     command = [sys.executable, checker.__file__, str(proof), str(model), str(given)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=_limited)
     assert (done.returncode, done.stderr) == (1, ""), done.stderr[-500:]
@@ -258,7 +258,7 @@ def test_a_model_of_two_graphs_is_refused(folder: Path, members: Members) -> Non
 
 @pytest.mark.parametrize("half", [False, True])
 def test_weights_that_are_there_twice_are_refused(half: bool, folder: Path, members: Members) -> None:
-    """Of two fields that are meant to be one, protobuf takes the last; half: together they have the right size."""
+    """protobuf takes the last of two equal fields; with half, both together have the right size."""
     whole = onnx.load(folder / "net.onnx")
     first = whole.graph.initializer[0]
     raw = first.raw_data

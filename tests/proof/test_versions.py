@@ -55,7 +55,7 @@ def written(name: str, opset: int) -> bytes | None:
 
 
 def in_onnxruntime(content: bytes, x: Array) -> Any:
-    """What it computes; None where it refuses the file."""
+    """Return the output of onnxruntime; None if it refuses the file."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
@@ -65,7 +65,7 @@ def in_onnxruntime(content: bytes, x: Array) -> Any:
 
 
 def compared(opset: int) -> int:
-    """How many cases both take."""
+    """Return the number of cases that the checker and onnxruntime accept."""
     random, both = np.random.default_rng(opset), 0
     for name, (shape, one, _) in CASES.items():
         content = written(name, opset)

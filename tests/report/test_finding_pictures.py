@@ -157,3 +157,10 @@ def test_an_axis_holds_zero_and_every_finite_value() -> None:
 def test_gradients_are_colours_alone() -> None:
     for signed in (True, False):
         assert re.fullmatch(r"linear-gradient\(to right(, #[0-9a-f]{6}){17}\)", gradient(signed))
+
+
+def test_tokens_are_no_picture_and_have_places() -> None:
+    mask = torch.arange(3)[None, :, None].expand(1, 3, 2)
+    e = make((1, 3, 2), 3, scores=torch.tensor([[1.0, 3.0, 2.0]]), mask=mask)
+    assert maps(e, "a") is None
+    assert [place.where for place in places(e, 2)] == ["token 1", "token 2"]

@@ -325,7 +325,7 @@ def test_a_sum_of_two_has_the_sign_that_it_has_without_rounding() -> None:
 
 
 def test_radii_of_a_ball_serve_members_whose_intervals_are_parts_of_its_own() -> None:
-    """Where sums round, they are so to the last bit; and members' bounds are no further from those of balls alone."""
+    """Rounded sums lie inside to the last bit, and members' bounds are about as tight as those of single balls."""
     torch.manual_seed(0)
     first = nn.Linear(40, 30)
     net = nn.Sequential(first, nn.ReLU(), nn.Linear(30, 30), nn.ReLU(), nn.Linear(30, 3))

@@ -95,7 +95,7 @@ def test_room_is_that_of_the_sums() -> None:
 
 @pytest.mark.parametrize("end", [0, 1])
 def test_a_score_that_contradicts_its_sides_is_wrong(end: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a search was broken off, drops are bounded as one value: here on the wrong side of what is known."""
+    """After an interrupted search, drops are bounded directly: here on the wrong side of the known bounds."""
     over, x = exact(torch.float64), inputs(torch.float64)
     graph = pm.trace(network().double(), x)
     forms = torch.tensor([[[-1.0, 1.0] if int(over.target) == 0 else [1.0, -1.0]]], dtype=torch.float64)

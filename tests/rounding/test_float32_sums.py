@@ -1,4 +1,4 @@
-"""What float32 may round in a linear operation covers the worst order of summation, and little more."""
+"""A-priori float32 errors of a linear operation cover the worst order of summation, and little more."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from proofmap.rules.discontinuous import DiscontinuousFunction
 from tests.rules.nodes import FUNCTIONS, Function
 
 _UNIT = 2.0**-24
-_VALUES, _LINES = 16, 8  # of the roundings that are counted
+_VALUES, _LINES = 16, 8  # the counted rounding errors
 
 
 def curves() -> list[Function]:
@@ -39,7 +39,7 @@ def sizes_at(one: Function, x: Tensor) -> Magnitudes:
 
 
 def floats(generator: torch.Generator) -> Tensor:
-    """Of all sizes, and around where curves bend."""
+    """Return numbers of all sizes, and numbers near the bends of curves."""
     sizes = torch.exp2(torch.randint(-140, 8, (20000,), generator=generator).float())
     return torch.cat([sizes * torch.randn(20000, generator=generator), 8 * torch.randn(20000, generator=generator)])
 

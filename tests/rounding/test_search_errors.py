@@ -88,14 +88,14 @@ def known_of(one: Hostile) -> Mapping[str, Interval]:
 
 
 def open_entries(one: Hostile) -> list[list[int]]:
-    """Of every layer those that are units."""
+    """Return the entries of every layer that are units."""
     known = known_of(one)
     ends = [known[f"l{k}"] for k in range(len(one.layers) - 1)]
     return [((end.lower < 0) & (end.upper > 0))[0].nonzero().flatten().tolist() for end in ends]
 
 
 def runs(one: Hostile, point: Array, orders: int = 6) -> list[list[list[Fraction]]]:
-    """What every layer says at a point, before its ReLU: over the reals, and in float32 in several orders."""
+    """Return every layer's value at a point, before its ReLU: over the reals, and in float32 in several orders."""
     rng, every = np.random.default_rng(0), []
     for order in range(-1, orders):
         value: Any = [Fraction(float(v)) for v in point]
@@ -197,7 +197,7 @@ def radii(units: Units) -> Tensor:
 
 
 def some_above(units: Units) -> Interval:
-    """What is known of units, and that the first one and the last are not negative."""
+    """Return the intervals of the units, with the first one and the last restricted to values of at least 0."""
     lower = units.interval.lower.clone()
     lower[[0, -1]] = 0
     return Interval(lower, units.interval.upper)
@@ -219,7 +219,7 @@ def test_what_a_unit_is_off_by_is_kept_when_it_is_gone() -> None:
 
 
 def test_a_solution_is_not_trusted() -> None:
-    """Where those who solved were wrong, the radii say so."""
+    """If the linear solver makes errors, the radii cover them."""
     units = without(units_of(wild(0)))
     closer = some_above(units)
     right, solve = units.eliminate_stable(closer), torch.linalg.solve_triangular
@@ -274,7 +274,7 @@ def test_bounds_on_parts_hold_for_every_run(seed: int) -> None:
 
 
 def test_bounds_pay_for_being_computed() -> None:
-    """Of units that are what their equations say, without any rounding: those of the bound's own sums are left."""
+    """The units satisfy their equations exactly here: only the rounding errors of the bound's own sums are left."""
     units, generator = without(units_of(wild(0))), torch.Generator().manual_seed(0)
     swing = units.swing
     assert swing is not None
@@ -327,7 +327,7 @@ def test_balls_are_no_smaller_than_they_were_stated(norm: float, half: Any) -> N
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, inf])
 def test_suprema_over_balls_are_not_below_the_truth(norm: float) -> None:
-    """Of forms whose terms cancel where a box has 0 at one end."""
+    """The terms of these forms cancel where a box has 0 at one end."""
     x = torch.rand(1, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     ball = pm.Ball(0.5, norm, half="+").at(x)
     form = torch.randn(20, 300, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 1e6
@@ -368,7 +368,7 @@ def largest_on_a_line(one: Hostile, i: int) -> Fraction:
 
 
 def test_both_sides_are_on_their_sides_of_the_truth() -> None:
-    """Of hostile networks, on balls of one variable, where fractions say it; without roundings some are not."""
+    """Hostile networks on balls of one variable, compared with fractions; without rounding errors some bounds fail."""
     wrong, balls, lines = 0, 0, 0
     for seed in range(60):
         with np.errstate(all="ignore"):
@@ -439,7 +439,7 @@ def test_with_all_roundings_both_sides_are_hardly_further_apart(name: str, ball:
 
 @pytest.mark.parametrize(("name", "eps"), [("dense", 0.4), ("smooth", 0.1), ("both", 0.1)])
 def test_boxes_of_inputs_count_them_too(name: str, eps: float, few: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where units get no further, or there are none, as of curves."""
+    """Splits of boxes are used if splits of units make no progress, or if there are no units, as for curves."""
     monkeypatch.setattr(module, "_UNITS_TIME_SHARE", 0.0)
     monkeypatch.setattr(SearchTree, "split_leaves", None)
     graph = network(name)
@@ -526,7 +526,7 @@ def moved_by(one: Hostile, points: list[Array]) -> Tensor:
 
 @pytest.mark.parametrize("seed", [0, 1, 3])
 def test_lower_bounds_at_points_hold_for_every_run(seed: int) -> None:
-    """Of the network itself, and of its units: both are below every run, and not much further than float32 is off."""
+    """Both kinds of lower bounds are below every run, and nearly as close as float32 itself."""
     one = wild(seed)
     points = one.points(8, 3)
     graph, family, forms = asked(one)

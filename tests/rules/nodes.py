@@ -44,7 +44,7 @@ class Function:
         return torch.stack([torch.ones_like(x.lower, dtype=torch.bool), *off]).all(0)
 
     def intervals(self, count: int, dtype: torch.dtype, seed: int) -> Interval:
-        """Of every size: the whole range, ordinary ones, hair-thin ones, points, and ends on kinks."""
+        """Return intervals of every size: the whole range, ordinary ones, hair-thin ones, points, and ends on kinks."""
         generator = torch.Generator().manual_seed(seed)
         ends = torch.rand(2, count, generator=generator, dtype=torch.float64) * (self.high - self.low) + self.low
         width = 10.0 ** -(torch.rand(count, generator=generator, dtype=torch.float64) * 7)

@@ -38,7 +38,7 @@ def lines_of(function: Function, x: Interval) -> TwoLines:
 
 
 def rounding(x: Interval, *values: Tensor) -> Tensor:
-    """What a handful of roundings can amount to, at the size of the numbers at hand."""
+    """Return a bound for a few rounding errors of numbers of this size."""
     size = torch.stack([v.abs() for v in (x.lower, x.upper, *values)]).amax(0) + 1
     return 16 * torch.finfo(x.lower.dtype).eps * size
 
@@ -221,7 +221,7 @@ def test_a_function_without_a_finite_bound_says_so(op: str, low: float, high: fl
 
 
 def test_lines_carry_forms_both_ways() -> None:
-    """Where a slope is negative the other form bounds the line: checked at values anywhere between the two forms."""
+    """With a negative slope, the other form bounds the line: checked at values between the two forms."""
     torch.manual_seed(0)
     slopes, biases = torch.randn(2, 3, 7), torch.randn(2, 3, 7)
     lines = Lines(slopes[0], biases[0], slopes[1], biases[1])

@@ -1,4 +1,4 @@
-"""What functions change by, and the slopes between any two points of an interval."""
+"""Changes of functions, and slopes between any two points of an interval."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_slopes_are_no_wider_than_they_need_to_be(function: Function) -> None:
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("function", FUNCTIONS, ids=str)
 def test_no_change_is_outside(function: Function, dtype: torch.dtype) -> None:
-    """Of two points of an interval, and of a point and one further on, with changes of either sign or one."""
+    """Tried between two points of an interval, and from a point to a further one, with changes of both signs or one."""
     x, of = function.intervals(200, dtype, seed=3), function.node(dtype)
     node, at = changed(of), points(x, 12, function.jumps)
     value = compute(of, at)

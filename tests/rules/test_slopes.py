@@ -1,5 +1,5 @@
-"""What rules leave free: any number in its range gives valid lines, the start gives those of the rule itself, and a
-gradient reaches it.
+"""Free parameters of rules: every number of the range gives valid lines, the start gives the rule's own lines, and
+gradients reach it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def test_lines_hold_for_all_numbers_that_are_given(function: Function, dtype: to
 
 @pytest.mark.parametrize("function", [f for f in FUNCTIONS if not isinstance(f.rule, InflectedFunction)], ids=str)
 def test_a_number_beyond_its_range_counts_as_the_end(function: Function) -> None:
-    """Of a curve every slope is as good as any: there the range only says where to look."""
+    """Not for curves, where every slope is valid and the range only limits the search."""
     x = function.intervals(100, torch.float64, seed=9)
     free = function.rule.free(function.node(torch.float64), x)
     assert free is not None

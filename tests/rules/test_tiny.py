@@ -45,7 +45,7 @@ def slack(dtype: torch.dtype, *values: Tensor) -> Tensor:
 
 
 def domain(function: Function) -> tuple[float, float]:
-    """Where it is defined at all: the intervals of other tests keep away from poles."""
+    """Return the whole domain of the function; the intervals of other tests keep away from poles."""
     if function.op in ("log", "reciprocal"):
         smallest = torch.finfo(torch.float64).smallest_normal * torch.finfo(torch.float64).eps
         return (smallest, 8.0) if function.low > 0 else (-8.0, -smallest)

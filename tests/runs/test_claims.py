@@ -24,7 +24,6 @@ from proofmap.errors import FileError, InputError
 from proofmap.report import report
 from proofmap.runs import Results, run
 from proofmap.runs.totals import total
-from proofmap.runs.totals_figure import _overlaps
 from proofmap.sources import open_samples, read_model
 from proofmap.text.wording import share
 from tests.cli.invoke import called
@@ -181,13 +180,23 @@ def test_every_share_names_its_total_and_failures_are_not_proven(folder: Path) -
 
 
 def test_counts_stand_at_whole_numbers(folder: Path) -> None:
-    figure = Figure()
-    part: Any = figure.subfigures()
-    _overlaps(part, total(Results.open(folder)))
-    (panel,) = part.axes
+    (panel,) = total(Results.open(folder)).plot(panels="overlaps").axes
     assert list(panel.get_yticks()) == [round(tick) for tick in panel.get_yticks()]
-    assert BALL in panel.get_title()
-    assert f"of {COUNT} samples" in panel.get_title()
+    title = " ".join(panel.get_title().split())
+    assert BALL in title
+    assert f"of {COUNT} samples" in title
+
+
+def test_totals_are_drawn_into_given_axes(folder: Path) -> None:
+    found = total(Results.open(folder))
+    figure = Figure()
+    panel = figure.subplots()
+    assert found.plot(ax=panel, panels="overlaps", title="mine") is figure
+    assert panel.get_title() == "mine"
+    assert len(panel.patches) == len(found.plot(panels="overlaps").axes[0].patches)
+    assert [len(side.axes) > 0 for side in found.plot(cmap="cividis").subfigs] == [True, True]
+    with pytest.raises(InputError, match="mean maps need a figure"):
+        found.plot(ax=panel)
 
 
 @pytest.mark.parametrize(
@@ -203,10 +212,8 @@ def test_counts_stand_at_whole_numbers(folder: Path) -> None:
 )
 def test_the_axis_names_the_bounded_value(changes: dict[str, Any], named: str, tmp_path: Path) -> None:
     """Zero is marked only if it decides the class."""
-    figure = Figure()
-    part: Any = figure.subfigures()
-    _overlaps(part, run(Digits(1), digits_model(), job(**changes), tmp_path, progress=False))
-    (panel,) = part.axes
+    found = run(Digits(1), digits_model(), job(**changes), tmp_path, progress=False)
+    (panel,) = found.plot(panels="overlaps").axes
     assert panel.get_xlabel() == named
     assert len(panel.lines) == ("AO(B)" in named)
 

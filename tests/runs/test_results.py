@@ -181,6 +181,23 @@ def test_tables_equal_the_arrays(results: Results, tmp_path: Path) -> None:
     assert {rows[3][name] for name in ("norm", "domain")} == {"inf", "[0.0, 1.0]"}
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".npz"])
+def test_an_export_collects_the_reasons_once(
+    suffix: str, results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Collecting them for every sample takes quadratic time."""
+    calls, collected = list[Results](), vars(Results)["reasons"]
+
+    def counted(self: Results) -> Any:
+        calls.append(self)
+        return collected.fget(self)
+
+    monkeypatch.setattr(Results, "reasons", property(counted))
+    results.export(tmp_path / f"out{suffix}")
+    assert len(results) > 3
+    assert len(calls) <= 1
+
+
 def test_arrays_are_exported_unchanged(results: Results, tmp_path: Path) -> None:
     results.export(tmp_path / "r.npz")
     results.export(tmp_path / "r.zarr")

@@ -183,7 +183,29 @@ def test_who_has_set_the_allocator_is_left_alone(monkeypatch: pytest.MonkeyPatch
     memory.keep_freed.cache_clear()
 
 
-def test_rows_get_a_third_of_a_piece_on_a_gpu() -> None:
+def sizes_of(total: int, row_bytes: int, budget: int, device: torch.device) -> list[int]:
+    """Return the sizes of the chunks in which rows are processed."""
+    found: list[int] = []
+    memory.run_rows(total, row_bytes, budget, device, lambda start, stop: found.append(stop - start))
+    return found
+
+
+def test_rows_on_a_gpu_begin_with_a_third_and_grow_while_the_budget_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
-    assert memory.row_chunk_bytes(6 * 10**9, gpu) == 10**9 == memory.chunk_bytes(6 * 10**9, gpu) // 3
-    assert memory.row_chunk_bytes(10**6, cpu) == memory.chunk_bytes(10**6, cpu)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda _: 300)
+    assert sizes_of(100, 10, 600, gpu) == [10, 20, 30, 30, 10]  # at most half of the budget: 30 rows
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda _: 301)
+    assert sizes_of(30, 10, 600, gpu) == [10, 10, 10]
+    assert sizes_of(100, 10, 600, cpu) == [30, 30, 30, 10]
+
+
+def test_chunks_that_were_halved_do_not_grow_again() -> None:
+    found: list[int] = []
+
+    def work(start: int, stop: int) -> None:
+        if stop - start > 8:
+            raise MemoryError
+        found.append(stop - start)
+
+    memory.run_in_chunks(20, 16, work, lambda size: 2 * size)
+    assert found == [8, 8, 4]

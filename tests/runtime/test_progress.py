@@ -1,4 +1,4 @@
-"""How far work is: parts of parts, layers of networks, and what a terminal or a file gets to see of it."""
+"""Progress reports: parts of parts, layers of networks, and the output on a terminal or in a file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -89,6 +90,18 @@ def test_a_search_for_a_radius_counts_its_trials() -> None:
         pm.certified_radius(layers(1), torch.rand(1, 6), steps=3, progress=False)
     assert [place for _, place in heard if place.endswith("trial 2 of 4")]
     assert heard[-1][0] == pytest.approx(1.0)
+
+
+def test_a_certificate_counts_its_steps() -> None:
+    model, x = layers(1), torch.rand(1, 6, generator=torch.Generator().manual_seed(0))
+    e = pm.EVA(model, pm.Ball(0.01), bounds=pm.bounds.Backward(), progress=False).explain(x)
+    heard: Heard = []
+    with listening(lambda *said: heard.append(said)):
+        e.certificate(progress=False)
+    shares = [share for share, _ in heard]
+    assert shares == sorted(shares)
+    assert len(set(shares)) > 3
+    assert shares[-1] == pytest.approx(1.0)
 
 
 class Clock:
@@ -209,7 +222,59 @@ def test_a_run_hears_the_layers_of_its_samples(
 
 
 def test_bars_are_drawn_in_one_place() -> None:
-    """What draws its own fills a file with refreshes."""
+    """A bar drawn elsewhere would fill a file with refreshes."""
     package = Path(pm.__file__).parent
     drawing = {file.relative_to(package).as_posix() for file in package.rglob("*.py") if "tqdm" in file.read_text()}
     assert drawing == {"runtime/progress_bar.py"}
+
+
+class Cell:
+    """The output of a notebook's cell: what a stored notebook would contain, and every line that was shown."""
+
+    def __init__(self) -> None:
+        self.stored: list[str] = []
+        self.shown: list[str] = []
+
+    def display(self, content: dict[str, str], *, raw: bool, display_id: bool) -> Cell:
+        assert raw
+        assert display_id
+        self.stored.append(content["text/plain"])
+        self.shown.append(content["text/plain"])
+        return self
+
+    def update(self, content: dict[str, str], *, raw: bool) -> None:
+        assert raw
+        self.stored[-1] = content["text/plain"]
+        self.shown.append(content["text/plain"])
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
+    made, module = Cell(), ModuleType("IPython.display")
+    module.display = made.display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    return made
+
+
+def test_a_notebook_keeps_no_bar(clock: Clock, cell: Cell, capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressBar(2, "EVA") as bar:
+        for _ in range(2):
+            with bar.work():
+                for k in range(10):
+                    clock.now += 1
+                    report(k / 10, "layer 3 of 9")
+    assert cell.stored == [""]
+    assert cell.shown[0].startswith("EVA:")
+    assert any("1 of 2 samples, layer 3 of 9" in line and " 50%|" in line for line in cell.shown)
+    assert all(len(line) <= 100 for line in cell.shown)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_short_work_leaves_no_output_in_a_notebook(clock: Clock, cell: Cell) -> None:
+    with ProgressBar(5, "EVA") as bar:
+        for _ in range(5):
+            clock.now += 0.15
+            bar.advance()
+    assert cell.shown == []

@@ -102,7 +102,7 @@ def test_looseness_is_what_lines_have_at_kinks_of_units_that_stand_on_others() -
     units = setting("dense").units
     count, first = len(units), units.levels[0].stop
     low, high = torch.full((count,), -1.0).double(), torch.full((count,), 3.0).double()
-    low[-1] = 0.0  # of one sign: nothing is missed
+    low[-1] = 0.0  # this interval has one sign, so its gap is 0
     units = replace(units, interval=Interval(low, high))
     assert units.looseness == pytest.approx(0.75 * (count - first - 1))
     assert replace(units, levels=()).looseness == 0

@@ -13,7 +13,10 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import IBP, Backward
+from proofmap.bounds.backward import BackwardBounder
+from proofmap.bounds.differences import twin_bounds
 from proofmap.errors import BoundError, InputError, ModelError, ProofmapError, UnsupportedError
+from proofmap.graph.ir import Node
 from proofmap.verify import overlap as overlaps
 
 
@@ -327,3 +330,31 @@ def test_an_attack_takes_of_the_time_of_its_search(monkeypatch: pytest.MonkeyPat
     asked.clear()
     pm.overlap(model, x, pm.Ball(0.1), bounds=pm.bounds.Exact(seconds=0.01))
     assert 0 < asked[1][1] < 0.01
+
+
+def test_a_search_bounds_the_hidden_layers_of_the_balls_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The units of the search and the direct bounds of scores use the intervals of the first bounds."""
+    tightened: list[str] = []
+    invprop_forms: list[Tensor] = []
+    usual, invprop = BackwardBounder.tighten_inputs, vars(twin_bounds)["invprop"]
+
+    def tighten(self: BackwardBounder, node: Node) -> None:
+        if self.state.cases.cut is None and not self.state.cases.known:
+            tightened.append(node.name)
+        usual(self, node)
+
+    def constrained(graph: pm.Graph, family: pm.Family, forms: Tensor, *more: Any) -> Any:
+        invprop_forms.append(forms)
+        return invprop(graph, family, forms, *more)
+
+    monkeypatch.setattr(BackwardBounder, "tighten_inputs", tighten)
+    monkeypatch.setattr(twin_bounds, "invprop", constrained)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, 3)).double()
+    x = torch.rand(1, 16, dtype=torch.float64)  # too many variables for boxes of inputs
+    how = pm.bounds.Exact(memory=1, seconds=2)  # no room for leaves, so the scores are bounded directly
+    groups = torch.arange(16) // 4
+    over = pm.overlap(model, x, pm.Ball(0.3), groups=groups, bounds=how, rigorous=False)
+    assert over.drops is not None
+    assert len(invprop_forms) == 1
+    assert len(tightened) == len(set(tightened)) == 2

@@ -213,3 +213,23 @@ def test_an_adversary_within_what_is_proven_is_no_rounding(monkeypatch: pytest.M
     known = search.bisect(radii._RadiusInterval.at(x))
     with pytest.raises(ProofmapError, match=r"an adversary is 1 from sample 0, whose decision was .* up to 8"):
         search.result(search.attack(known))
+
+
+def test_radii_are_readable(graph: pm.Graph) -> None:
+    """A line of text, and a table with bars; proven radii are rounded down, refuted ones up."""
+    points = torch.zeros(2, 4)
+    proven, refuted = torch.tensor([0.1, 0.0]).double(), torch.tensor([0.123456789, float("inf")]).double()
+    found = pm.Radius(proven, refuted, points, rigorous=False)
+    said = "Radius(2 samples, proven 0 to 0.1, refuted 0.123457 to none found; floating-point rounding is not covered)"
+    assert repr(found) == said
+    assert len(found) == 2
+    page = found._repr_html_()
+    assert page.count("<tr>") == 3
+    assert page.count("<rect") == 6
+    assert ">0.123457<" in page
+    assert ">none found<" in page
+    assert "rounding is not covered" in page
+    many = pm.Radius(proven[:1].repeat(30), refuted[:1].repeat(30), points, rigorous=True)
+    assert "and 10 more samples" in many._repr_html_()
+    assert "not covered" not in many._repr_html_()
+    assert "0.123457" in repr(many)

@@ -20,7 +20,7 @@ from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import round_into_ball
 
-PGD_STEPS, PGD_RESTARTS = 40, 8
+PGD_STEPS, PGD_RESTARTS = 40, 8  # gradient steps of an attack, and random starts
 
 RunModel = Callable[[Tensor], Tensor]  # the model as its user runs it: inputs (N, *shape) -> outputs (N, classes)
 

@@ -69,26 +69,13 @@ def run_pgd_starts(
     """Run PGD from x itself, then from points drawn from B; yield (the largest value (N,), its δ) for each start."""
     for k in range(restarts):
         start = family.sample(1, generator)[0] if k else torch.zeros_like(family.x)
-        with full_precision(family.x.device), torch.no_grad():
-            met = run_pgd(value, family, start, [1 - k / steps for k in range(steps)])
-        yield met
+        yield run_pgd_from(value, family, start, steps)
 
 
-def nearest(
-    graph: Graph,
-    family: Family,
-    target: Tensor,
-    *,
-    rounds: int = 10,
-    steps: int = 20,
-    restarts: int = 1,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """Return the smallest ||δ||_p of an adversary found in B (N,): an upper bound of the distance to the nearest one.
-
-    It is 0 if x is an adversary itself, and inf if none was found: clamp it before averaging. See `adversaries`.
-    """
-    return adversaries(graph, family, target, rounds=rounds, steps=steps, restarts=restarts, generator=generator)[0]
+def run_pgd_from(value: Objective, family: Family, start: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """Run PGD from one point of each ball, with steps that become smaller. Return (the largest value (N,), its δ)."""
+    with full_precision(family.x.device), torch.no_grad():
+        return run_pgd(value, family, start, [1 - k / steps for k in range(steps)])
 
 
 def adversaries(
@@ -105,6 +92,7 @@ def adversaries(
     """Search the nearest adversary: (the smallest ||δ||_p found in B (N,), a δ of B on whose segment to x it lies, or
     0).
 
+    The first is an upper bound of the distance to the nearest adversary: 0 if x is one, and inf if none was found.
     An adversary is a δ with an overlap above 0; x itself may be one. The radius starts at the first-order distance and
     doubles, up to the family's own, until an attack succeeds. Then `rounds` attacks narrow the bracket. All samples are
     attacked together, each with its own radius. A found adversary is moved towards x as far as it remains one. It is

@@ -4,13 +4,14 @@ OUT/METHOD/                 results of a method, see `results_store`; each metho
 OUT/table.md, .csv, .png    the table as text, data and figure
 OUT/curve.png               metrics against the radius, if a method has several radii
 OUT/claim.md                rank correlations of tightness with the other metrics, if methods share a radius
-OUT/against.md              differences between EVA and the methods that the benchmark names
+OUT/against.md              paired differences between EVA and the methods that the benchmark names
 OUT/log.jsonl               time, machine and name of each measurement
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ from torch import nn
 from proofmap.bench.benchmark_file import MethodEntry, Spec
 from proofmap.bench.benchmark_images import pictures
 from proofmap.bench.compare import columns
+from proofmap.bench.marks import Values
 from proofmap.bench.mean_ranks import with_ranks
 from proofmap.bench.measurement import ComparisonTask, MethodJob, machine_of
 from proofmap.bench.significance import against, claim
-from proofmap.bench.statistics import Column, Table, Values, tabulate
+from proofmap.bench.statistics import Column, Table, tabulate
 from proofmap.errors import InputError
 from proofmap.graph import trace
 from proofmap.metrics import METRICS, Metric
@@ -88,7 +90,7 @@ def run(
             heads.append(with_ranks([head for head in heads if head.name in spec.ranks], values))
         table = tabulate(spec.title, heads, values, seconds, paper)
         table = replace(table, model=f"{ZOO}{spec.model}", data="installed samples" if quick else spec.data)
-        _write_table(out, spec, table, {label: job.store.made() for label, job in jobs.items()})
+        write_table(out, spec, table, {label: job.store.made() for label, job in jobs.items()})
         log.add("end")
     return table
 
@@ -103,8 +105,10 @@ def _columns(jobs: list[MethodJob]) -> list[Column]:
     return heads
 
 
-def _write_table(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> None:
-    """Write the table in all formats, with notes on left-out methods, settings and machines."""
+def write_table(
+    out: Path, spec: Spec, table: Table, made: Mapping[str, Sequence[str]], differences: Sequence[str] = ()
+) -> None:
+    """Write the table in all formats, with notes on left-out methods, settings, their differences and machines."""
     places: dict[str, list[str]] = {}
     for label, machines in made.items():
         for machine in machines:
@@ -112,8 +116,10 @@ def _write_table(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]
     alike = len(places) == 1
     ran = [entry for entry in spec.entries if entry.label in table.rows]
     absent = [entry.label for entry in spec.entries if entry not in ran]
-    notes = [f"Left out of a quick run: {'; '.join(absent)}."] if absent else []
+    notes = [table.legend()]
+    notes += [f"Left out of a quick run: {'; '.join(absent)}."] if absent else []
     notes += [f"{c.label}: {', '.join(f'{k} {v}' for k, v in c.settings.items())}." for c in table.columns]
+    notes += differences
     notes += [f"Proven, AO(B) < 0: {'; '.join(_proven(table))}."] if "tightness" in spec.metrics else []
     notes += [f"Made with {place}" + ("." if alike else f": {'; '.join(labels)}.") for place, labels in places.items()]
     write_piece(out, "table.md", (table.markdown() + "\n" + "\n\n".join(notes) + "\n").encode())

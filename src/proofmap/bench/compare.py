@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proofmap.bench.statistics import Column, Table, Values, tabulate
+from proofmap.bench.marks import Values
+from proofmap.bench.statistics import Column, Table, tabulate
 from proofmap.errors import InputError
 from proofmap.explainers import Explainer
 from proofmap.explainers.adapt import AnyMethod, as_attributor, name_of_method
 from proofmap.explainers.attributor import Attributor
 from proofmap.explainers.baselines import Baseline
+from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.explained_ball import default_ball
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.classes import target_of
 from proofmap.graph.input_tensor import as_samples
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import SampleSource, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups
-from proofmap.metrics import METRICS, Metric
+from proofmap.metrics import METRICS, FunctionMetric, Metric
+from proofmap.metrics.function_metric import MetricFunction
 from proofmap.metrics.randomisation import Remade
 from proofmap.metrics.validation import check_groups
 from proofmap.runtime.progress_bar import ProgressBar
@@ -32,12 +35,20 @@ from proofmap.settings import check_count, check_flag
 from proofmap.storage.records import JSON
 from proofmap.verify.objective import decides
 
+AnyMetric: TypeAlias = str | Metric[Any] | MetricFunction
+
+_MISSING_SUBJECTS = {  # why a metric applies to none of the methods
+    "method": "it explains networks with other weights, and a function, a Captum object or stored maps belong to one "
+    "network: add a name such as 'saliency', or an explainer such as pm.EVA(model, ball)",
+    "overlap": "it measures the proven overlap of a ball: add 'eva' or pm.EVA(model, ball)",
+}
+
 
 def compare(
     model: nn.Module | Graph,
-    x: Samples,
+    x: SampleSource,
     methods: AnyMethod | Sequence[AnyMethod] | Mapping[str, AnyMethod],
-    metrics: str | Metric[Any] | Sequence[str | Metric[Any]] = ("deletion", "insertion"),
+    metrics: AnyMetric | Sequence[AnyMetric] = ("deletion", "insertion"),
     *,
     target: Target = None,
     ball: Ball | None = None,
@@ -47,13 +58,21 @@ def compare(
 ) -> Table:
     """Compare methods by metrics on samples x (N, *shape). Return a table with means, 95 % intervals and all values.
 
+    x: samples, or a DataLoader with batches of x or (x, y), in a fixed order. All batches are read before the work.
     methods: names such as "eva" and "rise", or any object that `pm.explainers.as_attributor` accepts, such as Captum's
     attributions, which get the name of their class as a label. {label: method} sets other labels.
-    metrics: names or metric objects. Metrics with equal names are labelled by their presets or settings.
+    metrics: names, metric objects, or functions (model, x, target, attributions) -> one number per sample, of which
+    higher ones are better (`pm.metrics.FunctionMetric` sets this). Metrics with equal names are labelled by their
+    presets or settings. Metrics by name take the radius and the domain of the ball.
     target: the explained class; by default the predicted class.
     ball: the ball of methods with a ball; by default each sample's proven radius, in the domain from the smallest to
     the largest value of x.
-    seed: the seed of the bootstrap intervals.
+    seed: the seed of the whole comparison: of the methods and metrics that are given by name, and of the bootstrap
+    intervals. Objects keep their own seeds.
+
+    The marks of the table are those of paired t tests with Holm's correction. "deletion" and "insertion" average eight
+    draws of their noise. "stability" is measured relative to the norm of the map, so that a scaled map has the same
+    value; a column of `Stability(...)` without `relative=True` has no marks.
 
     The seconds of the table are those of one explanation, without the first one, which is a warm-up.
 
@@ -69,18 +88,22 @@ def compare(
     check_count("compare got seed", seed, 0)
     check_flag("compare got progress", progress)
     around = default_ball(x) if ball is None else ball
-    named, chosen = _labelled(methods), _chosen(metrics, around, (float(x.min()), float(x.max())))
+    named, chosen = _labelled(methods), _chosen(metrics, around, (float(x.min()), float(x.max())), seed)
     if not named or not chosen:
         raise InputError("got no method or no metric, expected at least one of each, such as ['eva'] and ['deletion']")
     heads = columns(chosen)
     given = {label: as_attributor(method, model) for label, method in named.items() if not isinstance(method, str)}
     graph = as_graph(model, x).to(x.device, x.dtype)
     attributors = {
-        label: as_attributor(method, graph, ball=around, groups=groups)
+        label: _seeded(as_attributor(method, graph, ball=around, groups=groups), seed)
         if isinstance(method, str)
         else _on(graph, given[label], model)
         for label, method in named.items()
     }
+    for head, metric in zip(heads, chosen, strict=True):
+        if not any(_applies(metric, attributor) for attributor in attributors.values()):
+            why = _MISSING_SUBJECTS[metric.subject]
+            raise InputError(f"the metric {head.name!r} applies to none of the methods: {why}")
     with torch.no_grad():
         aim = target_of(target, graph(x).flatten(1))
     values: dict[str, dict[str, Values]] = {}
@@ -103,6 +126,19 @@ def compare(
     return table if isinstance(model, Graph) else replace(table, model=type(model).__name__)
 
 
+_Seeded = TypeVar("_Seeded")
+
+
+def _seeded(drawn: _Seeded, seed: int) -> _Seeded:
+    """Return a method or metric with this seed, or unchanged if it draws nothing."""
+    if not is_dataclass(drawn) or isinstance(drawn, type):
+        return drawn
+    if not any(each.name == "seed" and each.init for each in fields(drawn)):
+        return drawn
+    seeded: Any = replace(drawn, seed=seed)
+    return cast("_Seeded", seeded)
+
+
 def _on(graph: Graph, attributor: Attributor, model: nn.Module | Graph) -> Attributor:
     """Replace the explainer of a model by one of its graph, which need not be traced in each call."""
     if isinstance(attributor, Explainer | Baseline) and attributor.model is model:
@@ -112,6 +148,8 @@ def _on(graph: Graph, attributor: Attributor, model: nn.Module | Graph) -> Attri
 
 def warm_up(attributor: Attributor, x: Tensor, target: Tensor) -> None:
     """Explain one sample without timing: imports, tracing and the start of a device are not part of a method."""
+    if isinstance(attributor, Explainer) and attributor.ball is not None:  # radii of all samples do not fit one sample
+        attributor = replace(attributor, ball=ball_of_samples(attributor.ball, slice(1), x))
     attributor.attribute(x[:1], target=target[:1])
 
 
@@ -129,19 +167,23 @@ def values_of(
 ) -> Values | None:
     """Return the value of the metric for each sample; None if the metric does not apply to the method."""
     subject: Any = maps
-    match metric.subject:
-        case "explainer":
-            subject = attributor.attribute
-        case "method":
-            if not isinstance(attributor, Explainer | Baseline):  # it cannot be created for another network
-                return None
-            subject = _remade(attributor)
-        case "overlap":
-            if not isinstance(attributor, Explainer) or not _proves(attributor):
-                return None
-            subject = attributor.explain(x, target).overlap
+    if not _applies(metric, attributor):
+        return None
+    if metric.subject == "explainer":
+        subject = attributor.attribute
+    elif metric.subject == "method" and isinstance(attributor, Explainer | Baseline):
+        subject = _remade(attributor)
+    elif metric.subject == "overlap" and isinstance(attributor, Explainer):
+        subject = attributor.explain(x, target).overlap
     values: Values = metric(model, x, target, subject).double().cpu().numpy().astype(np.float64)
     return values
+
+
+def _applies(metric: Metric[Any], attributor: Attributor) -> bool:
+    """Return whether the metric has a value for the method."""
+    if metric.subject == "method":  # any other method cannot be created for another network
+        return isinstance(attributor, Explainer | Baseline)
+    return metric.subject != "overlap" or (isinstance(attributor, Explainer) and _proves(attributor))
 
 
 def _remade(attributor: Explainer | Baseline) -> Remade:
@@ -157,7 +199,8 @@ def _proves(explainer: Explainer) -> bool:
 
 def column(metric: Metric[Any] | type[Metric[Any]]) -> Column:
     """Return the column of a metric."""
-    return Column(metric.name, metric.label, metric.higher_is_better)
+    ranked = isinstance(metric, type) or metric.scale_free
+    return Column(metric.name, metric.label, metric.higher_is_better, ranked=ranked)
 
 
 def columns(metrics: Sequence[Metric[Any]]) -> list[Column]:
@@ -166,9 +209,16 @@ def columns(metrics: Sequence[Metric[Any]]) -> list[Column]:
     for metric in metrics:
         settings, same = metric.settings(), [other.settings() for other in metrics if other.name == metric.name]
         if same.count(settings) > 1:
-            raise InputError(f"got the metric {metric.name!r} twice with the same settings, expected it once")
+            raise InputError(
+                f"got the metric {metric.name!r} twice with the same settings, expected it once"
+                + (
+                    ": name them, pm.metrics.FunctionMetric(f, title='...')"
+                    if isinstance(metric, FunctionMetric)
+                    else ""
+                )
+            )
         head, more = column(metric), f" ({_distinguishing_settings(settings, same)})" if len(same) > 1 else ""
-        heads.append(Column(head.name + more, head.label + more, head.higher, settings))
+        heads.append(replace(head, name=head.name + more, label=head.label + more, settings=settings))
     return heads
 
 
@@ -200,23 +250,29 @@ def _labelled(methods: Any) -> dict[str, AnyMethod]:
     return {name + count: method for name, count, method in zip(names, counts, methods, strict=True)}
 
 
-def _chosen(metrics: Any, ball: Ball, values: tuple[float, float]) -> list[Metric[Any]]:
+def _chosen(metrics: Any, ball: Ball, values: tuple[float, float], seed: int) -> list[Metric[Any]]:
     if isinstance(metrics, str | Metric | type) or not isinstance(metrics, Iterable):
         metrics = [metrics]
-    return [_metric(metric, ball, values) for metric in metrics]
+    made = [_metric(metric, ball, values) for metric in metrics]
+    return [_seeded(one, seed) if isinstance(given, str) else one for given, one in zip(metrics, made, strict=True)]
 
 
 def _metric(metric: Any, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
     """Return the metric of a name. Metrics that perturb samples get the radius and the domain of the ball."""
     if isinstance(metric, Metric):
         return metric
+    if callable(metric) and not isinstance(metric, str | type):
+        return FunctionMetric(metric)
     if not isinstance(metric, str) or metric not in METRICS:
         got = f"the metric {metric!r}" if isinstance(metric, str) else f"a metric of type {type(metric).__name__}"
         got = f"a class, {metric.__name__}" if isinstance(metric, type) else got
         raise InputError(f"got {got}, expected one of {', '.join(METRICS)}, or a metric such as pm.metrics.Deletion()")
     kind = METRICS[metric]
     if kind.needs_radius:
-        raise InputError(
-            f"got the metric {metric!r} by name, expected pm.metrics.{kind.__name__}(...): it has no default"
-        )
+        if isinstance(ball.eps, str):
+            raise InputError(
+                f"got the metric {metric!r} by name and no radius for it, expected pm.metrics.{kind.__name__}(...), or "
+                "ball=pm.Ball(0.02) with a number"
+            )
+        return kind.for_ball(ball, values)
     return kind.for_ball(ball, values) if kind.subject == "explainer" else kind()

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from proofmap.bench.statistics import Column, Values, interval
+from proofmap.bench.marks import Values
+from proofmap.bench.statistics import Column, interval
 from proofmap.errors import InputError
 
 MEAN_RANK = Column("mean-rank", "Mean rank", higher=False)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from proofmap.bench.benchmark_file import MethodEntry, slug
 from proofmap.bench.compare import timed, values_of, warm_up
+from proofmap.bench.marks import Values
 from proofmap.bench.results_store import ResultsStore
-from proofmap.bench.statistics import Values
 from proofmap.explainers import as_attributor
 from proofmap.explainers.attributor import Attributor
 from proofmap.graph import Graph

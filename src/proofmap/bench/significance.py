@@ -55,7 +55,7 @@ def _shown(values: NDArray[np.float64]) -> str:
 def against(table: Table, rival: str, methods: Sequence[str]) -> str:
     """Return Markdown with the mean paired difference of each metric to the rival; above 0: better than the rival.
 
-    If the 95 % bootstrap interval contains 0, the difference is not significant.
+    Each 95 % interval holds for itself, without a correction for the number of intervals.
     """
     labels = [column.label for column in table.columns]
     lines = [f"| ahead of {rival} by | {' | '.join(labels)} |", "| --- |" + " ---: |" * len(labels)]

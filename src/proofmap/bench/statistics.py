@@ -1,33 +1,34 @@
 """Tables of means with 95 % confidence intervals and marks of significant differences.
 
 The interval is a bootstrap over samples. With few samples a bootstrap interval is too short: with five samples it
-covers the mean in 80 % of the cases. Below 30 samples the interval is therefore Student's t interval. Two methods are
-compared by their paired differences on common samples, so that the difficulty of a sample cancels.
+covers the mean in 80 % of the cases. Below 30 samples the interval is therefore Student's t interval. `marks` compares
+two methods by their paired differences on common samples, so that the difficulty of a sample cancels.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import pi, sqrt, tan
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proofmap.bench import table_text as layout
+from proofmap.bench.marks import MIN_PAIRS, Mark, Values, marks
 from proofmap.storage.exported_tables import csv_cell, data_frame
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from pandas import DataFrame
 
     from proofmap.plots.figure_page import Picture
 
-Values = NDArray[np.float64]  # (N,), NaN for samples without a value
-Mark = Literal["best", "second", "tied", ""]
+IntervalKind = Literal["bootstrap", "Student's t", ""]
 
 _BOOTSTRAP_RESAMPLES = 10_000
 _CONFIDENCE = 0.95  # the level of all intervals
@@ -39,27 +40,36 @@ CSV_COLUMNS = [
     "low",
     "high",
     "samples",
+    "interval",
     "mark",
     "paper",
     "seconds",
     "of",
 ]  # columns of the CSV file
-MIN_INTERVAL_SAMPLES = 2  # samples that an interval needs; with fewer, no interval and no marks are shown
+SAMPLE_COLUMNS = ["method", "metric", "sample", "value"]  # columns of the frame with one row per sample
+MIN_INTERVAL_SAMPLES = MIN_PAIRS  # samples that an interval needs; with fewer, no interval and no marks are shown
 
 
 @dataclass(frozen=True)
 class Column:
-    """A metric of the table, and whether higher values are better."""
+    """A metric of the table, and whether higher values are better.
+
+    ranked: False if the values of different methods are not comparable; such a column has no marks.
+    """
 
     name: str
     label: str
     higher: bool
     settings: Mapping[str, Any] = field(default_factory=dict)  # settings of the metric
+    ranked: bool = True
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A mean with its 95 % interval over `count` samples. mark: best, second, or tied with the best."""
+    """A mean with its 95 % interval over `count` samples.
+
+    mark: "best", "tied" with the best, "second", "tied second" (tied with the second), or none.
+    """
 
     mean: float
     low: float
@@ -68,12 +78,18 @@ class Cell:
     mark: Mark
     paper: float | None = None
 
+    @property
+    def interval(self) -> IntervalKind:
+        """The kind of the interval: "bootstrap" or "Student's t"; "" for one sample, which has no interval."""
+        return interval_kind(self.count)
+
 
 @dataclass(frozen=True, repr=False)
 class Table:
     """Rows are methods in the given order. A method without values of a metric has no cell.
 
-    print() shows text columns, and a notebook shows a table. `markdown`, `csv`, `to_frame` and `plot` give other forms.
+    print() shows text columns, and a notebook shows a table. `markdown`, `to_latex`, `csv`, `to_frame` and `plot`
+    give other forms. `sample_frame` has the value of every sample.
     """
 
     title: str
@@ -83,7 +99,7 @@ class Table:
     seconds: Mapping[str, float | None]  # per explanation; None: unknown
     model: str = ""  # name of the explained model
     data: str = ""  # name of the data
-    seed: int = 0  # the seed of the bootstrap
+    seed: int = 0  # the seed of the bootstrap; of `pm.compare`: of all draws
 
     def __str__(self) -> str:
         return layout.plain(self)
@@ -101,11 +117,29 @@ class Table:
         """Return the legend of `markdown`."""
         return layout.legend(self, layout.MARKDOWN_LEGEND)
 
-    def plot(self) -> Picture:
-        """Return a matplotlib figure with one panel per metric: means with intervals."""
-        from proofmap.bench.table_figure import drawn  # imports matplotlib, which is slow
+    def plot(
+        self,
+        *,
+        ax: Axes | Iterable[Any] | None = None,
+        cmap: str | Colormap | None = None,
+        title: str | Sequence[str] | None = None,
+        panels: str | Sequence[str] | None = None,
+    ) -> Picture:
+        """Return a matplotlib figure with one panel per metric: means with intervals.
 
-        return drawn(self)
+        Args:
+            ax: Axes to draw into, one for each panel. By default a new figure.
+            cmap: The colour map of the two colours, of the best methods and of the others.
+            title: The title; with `ax`, one for each panel.
+            panels: The metrics to draw, in this order.
+
+        Returns:
+            The figure; with `ax`, the figure of these axes.
+        """
+        from proofmap.bench.table_figure import drawn  # imports matplotlib, which is slow
+        from proofmap.plots.figure_look import Look
+
+        return drawn(self, Look(ax, cmap, title, panels))
 
     @property
     def count(self) -> int:
@@ -123,16 +157,37 @@ class Table:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(CSV_COLUMNS)
-        for method, name, mean, low, high, count, mark, paper, took, whose in self._lines():
+        for method, name, mean, low, high, count, kind, mark, paper, took, whose in self._lines():
             numbers = [f"{value:.6g}" for value in (mean, low, high)]
             time = "" if took is None else f"{took:.6g}"
-            known = [*numbers, count, mark, "" if paper is None else paper, time]
+            known = [*numbers, count, kind, mark, "" if paper is None else paper, time]
             writer.writerow([csv_cell(method), csv_cell(name), *known, csv_cell(whose)])
         return out.getvalue()
 
     def to_frame(self) -> DataFrame:
         """Return a pandas frame with full precision."""
         return data_frame(CSV_COLUMNS, self._lines())
+
+    def sample_frame(self) -> DataFrame:
+        """Return a tidy pandas frame with one row for each method, metric and sample.
+
+        Its columns are `method`, `metric`, `sample` and `value`. A value that is NaN is unknown. The samples are
+        numbered as in the call, so that two methods are compared on the same rows.
+        """
+        rows = (
+            (method, name, k, value)
+            for method, metrics in self.values.items()
+            for name, values in metrics.items()
+            for k, value in enumerate(values.tolist())
+        )
+        return data_frame(SAMPLE_COLUMNS, rows)
+
+    def to_latex(self) -> str:
+        """Return a LaTeX tabular for the package booktabs: the means, intervals and marks of `markdown`.
+
+        Names are escaped. Two comments begin the text: the heading and the legend, for the caption.
+        """
+        return layout.latex(self)
 
     def _lines(self) -> Iterator[tuple[Any, ...]]:
         """Yield the values of `CSV_COLUMNS` for each method and metric; None: unknown."""
@@ -141,7 +196,7 @@ class Table:
         )  # the number of samples alone is not a title
         for method, cells in self.rows.items():
             for name, cell in cells.items():
-                numbers = (cell.mean, cell.low, cell.high, cell.count, cell.mark, cell.paper)
+                numbers = (cell.mean, cell.low, cell.high, cell.count, cell.interval, cell.mark, cell.paper)
                 yield (method, name, *numbers, self.seconds[method], whose)
 
 
@@ -153,16 +208,23 @@ def tabulate(
     paper: Mapping[str, Mapping[str, float]] | None = None,
     seed: int = 0,
 ) -> Table:
-    """Create the table of values[method][metric] (N,), NaN for samples without a value."""
-    marks = {column.name: _marks(column, values, seed) for column in columns}
+    """Create the table of values[method][metric] (N,), NaN for samples without a value. seed: of the bootstrap."""
+    marked = {column.name: _marked(column, values) for column in columns}
     rows: dict[str, dict[str, Cell]] = {method: {} for method in values}
     for method, metrics in values.items():
         for name in (column.name for column in columns if column.name in metrics):
             mean, (low, high) = float(np.nanmean(metrics[name])), interval(metrics[name], seed)
             known, printed = int(np.isfinite(metrics[name]).sum()), (paper or {}).get(method, {}).get(name)
-            rows[method][name] = Cell(mean, low, high, known, marks[name][method], printed)
+            rows[method][name] = Cell(mean, low, high, known, marked[name][method], printed)
     kept = {method: dict(metrics) for method, metrics in values.items()}
     return Table(title, tuple(columns), rows, kept, dict(seconds), seed=seed)
+
+
+def interval_kind(count: int) -> IntervalKind:
+    """Return how the interval of this many samples is computed."""
+    if count < MIN_INTERVAL_SAMPLES:
+        return ""
+    return "bootstrap" if count >= _BOOTSTRAP_SAMPLES else "Student's t"
 
 
 def interval(values: Values, seed: int = 0) -> tuple[float, float]:
@@ -171,7 +233,7 @@ def interval(values: Values, seed: int = 0) -> tuple[float, float]:
     For one sample, both ends are its value.
     """
     known = values[np.isfinite(values)]
-    if MIN_INTERVAL_SAMPLES <= len(known) < _BOOTSTRAP_SAMPLES:
+    if interval_kind(len(known)) == "Student's t":
         half = _student(len(known) - 1) * float(known.std(ddof=1)) / sqrt(len(known))
         return float(known.mean()) - half, float(known.mean()) + half
     low, high = np.quantile(resampled(known, seed), [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
@@ -202,30 +264,7 @@ def _weights(count: int, seed: int) -> Values:
     return drawn
 
 
-def _marks(column: Column, values: Mapping[str, Mapping[str, Values]], seed: int) -> dict[str, Mark]:
-    """Mark the best mean, the methods that are tied with it, and the best of the other methods as second.
-
-    Tied: the interval of the paired difference to the best contains 0. Means over different samples are not comparable,
-    so only methods with the most samples are ranked. A method with fewer samples is the best if it is significantly
-    ahead of their best on its samples.
-    """
-    sign = 1.0 if column.higher else -1.0
-    merits = {method: sign * metrics[column.name] for method, metrics in values.items() if column.name in metrics}
-    marks: dict[str, Mark] = dict.fromkeys(merits, "")
-    counts = {method: int(np.isfinite(scores).sum()) for method, scores in merits.items()}
-    most = max(counts.values(), default=0)
-    if most < MIN_INTERVAL_SAMPLES:
-        return marks
-    whole = [method for method in merits if counts[method] == most]
-    ranked = sorted(whole, key=lambda method: -float(np.nanmean(merits[method])))
-    ahead = {
-        method: float(np.nanmean(merits[method] - merits[ranked[0]]))
-        for method in merits
-        if MIN_INTERVAL_SAMPLES <= counts[method] < most and interval(merits[method] - merits[ranked[0]], seed)[0] > 0
-    }
-    ranked = sorted(ahead, key=lambda method: -ahead[method])[:1] + ranked
-    best = ranked[0]
-    marks[best] = "best"
-    tied = [method for method in ranked[1:] if interval(merits[best] - merits[method], seed)[0] <= 0]
-    behind = [method for method in ranked[1:] if method not in tied]
-    return marks | dict.fromkeys(tied, "tied") | dict.fromkeys(behind[:1], "second")
+def _marked(column: Column, values: Mapping[str, Mapping[str, Values]]) -> dict[str, Mark]:
+    """Return the marks of all methods with values of the metric."""
+    known = {method: metrics[column.name] for method, metrics in values.items() if column.name in metrics}
+    return marks(known, higher=column.higher) if column.ranked else dict.fromkeys(known, "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -11,49 +11,88 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from proofmap.bench.statistics import Cell, Table
-from proofmap.plots.figure_page import PLAIN_STYLE, Picture
-from proofmap.plots.overlay import LINE_COLOURS
+from proofmap.bench.statistics import Cell, Column, Table
+from proofmap.plots.figure_look import LINE_COLOURS, Look, figure_of
+from proofmap.plots.figure_page import PLAIN_STYLE, Picture, fit, page_width, scaled, white_figure
 
-_OURS, _BEST, _PAPER = LINE_COLOURS[0], LINE_COLOURS[1], "#777777"
+_PAPER = "#777777"
 _MAX_RANGE_RATIO = 4  # points of the paper are left out if they would enlarge the axis by more than this factor
 
 
-@rc_context(PLAIN_STYLE)
-def drawn(table: Table) -> Picture:
-    """Draw the table. Orange: best or tied with the best. Hollow: the number of the paper, if it is near."""
-    methods = list(table.rows)
-    figure = Picture(figsize=(1.9 + 2.3 * len(table.columns), 1.1 + 0.3 * len(methods)), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(1, len(table.columns), sharey=True, squeeze=False)[0]
-    heights = range(len(methods), 0, -1)
-    for panel, column in zip(panels, table.columns, strict=True):
-        for height, method in zip(heights, methods, strict=True):
-            cell = table.rows[method].get(column.name)
-            if cell is None:
-                continue
-            shade = _BEST if cell.mark in ("best", "tied") else _OURS
-            panel.plot([cell.low, cell.high], [height, height], color=shade, linewidth=2, solid_capstyle="butt")
-            panel.plot(cell.mean, height, "o", color=shade, markersize=5)
-            if cell.paper is not None:
-                panel.plot(cell.paper, height, "o", color=_PAPER, markersize=5, fillstyle="none")
-        _leave_room(panel, [cells[column.name] for cells in table.rows.values() if column.name in cells])
-        panel.set_title(f"{column.label} {'↑' if column.higher else '↓'}", fontsize=10)
-        panel.set_yticks(list(heights), methods, fontsize=9)
-        panel.tick_params(axis="x", labelsize=8)
-        panel.xaxis.set_major_locator(MaxNLocator(4))
-        panel.grid(axis="x", color="0.9")
-        panel.set_axisbelow(True)
-        panel.spines[["top", "right", "left"]].set_visible(False)
-        panel.tick_params(axis="y", length=0)
-    figure.suptitle(table.heading(), fontsize=11)
+def drawn(table: Table, look: Look | None = None) -> Picture:
+    """Draw the table. Orange: best or tied with the best. Hollow: the number of the paper, if it is near.
+
+    The panels of `look` are the names of the metrics.
+    """
+    look = look or Look()
+    names = look.chosen([column.name for column in table.columns])
+    columns = [next(column for column in table.columns if column.name == name) for name in names]
+    if look.ax is not None:
+        panels = look.axes(len(columns))
+        with rc_context({"text.parse_math": False}):
+            for panel, column in zip(panels, columns, strict=True):
+                _draw(panel, table, column, look, labelled=panel is panels[0])
+            for panel, title in zip(panels, look.titles([_label(column) for column in columns]), strict=True):
+                panel.set_title(title)
+        return figure_of(panels)
+    with rc_context(PLAIN_STYLE):
+        return _page(table, columns, look)
+
+
+def _page(table: Table, columns: Sequence[Column], look: Look) -> Picture:
+    """Draw on a white page of its own."""
+    natural = 1.9 + 2.3 * len(columns)
+    width = page_width(natural)
+    across = len(columns) if width >= 0.7 * natural else max(1, int((width - 1.2) / 1.6))  # panels in a row
+    down = -(-len(columns) // across)
+    height = 1.1 + 0.3 * len(table.rows) * down + 0.35 * (down - 1)
+    figure = white_figure(width, height, layout="constrained")
+    panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
+    for panel in panels[len(columns) :]:
+        panel.set_axis_off()
+    for panel, column in zip(panels, columns, strict=False):
+        _draw(panel, table, column, look, labelled=True)
+        panel.set_title(_label(column), fontsize=scaled(10))
+        panel.tick_params(axis="y", labelsize=scaled(9))
+        panel.tick_params(axis="x", labelsize=scaled(8))
+    heading = look.heading(table.heading())
+    if heading:
+        figure.suptitle(fit(heading, 0.98 * width, scaled(11)), fontsize=scaled(11))
     hollow = any(cell.paper is not None for cells in table.rows.values() for cell in cells.values())
-    note = "mean and 95 % interval over samples; orange: best, or not significantly different from the best"
+    marked = "orange" if look.cmap is None else "the second colour"
+    note = f"mean and 95 % interval over samples; {marked}: best, or not significantly different from the best"
     note = note if table.count > 1 else "one sample: no intervals and no marks"
-    figure.supxlabel(
-        note + ("; hollow: the number of the paper, if it is near" if hollow else ""), fontsize=8, color="0.35"
-    )
+    note += "; hollow: the number of the paper, if it is near" if hollow else ""
+    figure.supxlabel(fit(note, 0.98 * width, scaled(8)), fontsize=scaled(8), color="0.35")
     return figure
+
+
+def _label(column: Column) -> str:
+    return f"{column.label} {'↑' if column.higher else '↓'}"
+
+
+def _draw(panel: Axes, table: Table, column: Column, look: Look, labelled: bool) -> None:
+    """Draw the means and intervals of a metric, one line for each method."""
+    methods = list(table.rows)
+    heights = range(len(methods), 0, -1)
+    plain, best = look.pair
+    for height, method in zip(heights, methods, strict=True):
+        cell = table.rows[method].get(column.name)
+        if cell is None:
+            continue
+        shade = best if cell.mark in ("best", "tied") else plain
+        panel.plot([cell.low, cell.high], [height, height], color=shade, linewidth=2, solid_capstyle="butt")
+        panel.plot(cell.mean, height, "o", color=shade, markersize=5)
+        if cell.paper is not None:
+            panel.plot(cell.paper, height, "o", color=_PAPER, markersize=5, fillstyle="none")
+    _leave_room(panel, [cells[column.name] for cells in table.rows.values() if column.name in cells])
+    panel.set_yticks(list(heights), methods if labelled else [""] * len(methods))
+    panel.set_ylim(0.4, len(methods) + 0.6)
+    panel.xaxis.set_major_locator(MaxNLocator(4))
+    panel.grid(axis="x", color="0.9")
+    panel.set_axisbelow(True)
+    panel.spines[["top", "right", "left"]].set_visible(False)
+    panel.tick_params(axis="y", length=0)
 
 
 def _leave_room(panel: Axes, cells: list[Cell]) -> None:

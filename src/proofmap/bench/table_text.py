@@ -1,22 +1,52 @@
-"""Format a table of methods and metrics as text columns, Markdown or HTML, with a legend."""
+"""Format a table of methods and metrics as text columns, Markdown, HTML or LaTeX, with a legend."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from html import escape
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from proofmap.bench.statistics import Cell, Mark, Table
+from proofmap.storage.exported_tables import latex_text
 
-MARKDOWN_LEGEND = "Bold: the best mean; underlined: the best mean that differs significantly from it"
-_PLAIN_LEGEND = "best: the best mean; second: the best mean that differs significantly from it"
+if TYPE_CHECKING:
+    from proofmap.bench.marks import Mark
+    from proofmap.bench.statistics import Cell, Table
+
+MARKDOWN_LEGEND = (
+    "Bold: the best mean; ≈: not significantly different from the best; underlined: the best of the other means; "
+    "underlined with ≈: one of the others that is not significantly different from that"
+)
+_PLAIN_LEGEND = (
+    "best: the best mean; ≈: not significantly different from the best; second: the best of the other means; second "
+    "≈: one of the others that is not significantly different from that"
+)
+_TEST = "Differences: paired t tests, Holm's correction over all pairs of rows, level 5 %"
 _LINE_WIDTH = 100  # characters of a line in the legend
 # Formats of a mean and the rest of its cell, by mark.
-_WORDS: Mapping[Mark, str] = {"best": "{}{} best", "second": "{}{} second", "tied": "{}{} ≈", "": "{}{}"}
-_MARKDOWN: Mapping[Mark, str] = {"best": "**{}**{}", "second": "<u>{}</u>{}", "tied": "{} ≈{}", "": "{}{}"}
+_WORDS: Mapping[Mark, str] = {
+    "best": "{}{} best",
+    "tied": "{}{} ≈",
+    "second": "{}{} second",
+    "tied second": "{}{} second ≈",
+    "": "{}{}",
+}
+_MARKDOWN: Mapping[Mark, str] = {
+    "best": "**{}**{}",
+    "tied": "{} ≈{}",
+    "second": "<u>{}</u>{}",
+    "tied second": "<u>{}</u> ≈{}",
+    "": "{}{}",
+}
 _HTML: Mapping[Mark, str] = {**_MARKDOWN, "best": "<b>{}</b>{}"}
+_LATEX: Mapping[Mark, str] = {
+    "best": r"\textbf{{{}}}{}",
+    "tied": r"{} $\approx${}",
+    "second": r"\underline{{{}}}{}",
+    "tied second": r"\underline{{{}}} $\approx${}",
+    "": "{}{}",
+}
 
 
 def plain(table: Table) -> str:
@@ -55,6 +85,20 @@ def html(table: Table) -> str:
     )
 
 
+def latex(table: Table) -> str:
+    """Return a LaTeX tabular with the rules of booktabs, after comments with the heading and the legend."""
+    lines = [f"% {_line(text)}" for text in (table.heading(), legend(table, MARKDOWN_LEGEND), r"\usepackage{booktabs}")]
+    lines += [rf"\begin{{tabular}}{{l{'r' * len(_heads(table))}}}", r"\toprule"]
+    lines += [" & ".join(["", *map(latex_text, _heads(table))]) + r" \\", r"\midrule"]
+    lines += [" & ".join([latex_text(name), *map(_with_minus, cells)]) + r" \\" for name, cells in _rows(table, _LATEX)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _with_minus(cell: str) -> str:
+    """Return the cell with minus signs in place of hyphens before numbers."""
+    return re.sub(r"(?<![\de])-(?=\d)", "$-$", cell)
+
+
 def legend(table: Table, marks: str) -> str:
     """Return the legend; marks: the text about the best and the second mean."""
     arrows = {True: "↑: higher is better", False: "↓: lower is better"}
@@ -63,8 +107,18 @@ def legend(table: Table, marks: str) -> str:
     time = "seconds: time of one explanation, without the first one."
     if table.count < 2:
         return f"One sample: no intervals and no marks. {known}. {time}"
-    numbers = "Mean over samples [95 % interval]" + (" / number of the paper" if paper else "")
-    return f"{numbers}. {known}. {marks}; ≈: not significantly different from the best. {time}"
+    kind = f"[95 % interval: {interval_words(table.count)}]"
+    numbers = f"Mean over samples {kind}" + (" / number of the paper" if paper else "")
+    unranked = [column.label for column in table.columns if not column.ranked]
+    scales = [f"{label} has no marks, because it grows with the scale of a map." for label in unranked]
+    return " ".join([f"{numbers}. {known}. {marks}. {_TEST}.", *scales, time])
+
+
+def interval_words(count: int) -> str:
+    """Return how the 95 % interval of this many samples is computed."""
+    from proofmap.bench.statistics import interval_kind  # which imports this module
+
+    return {"bootstrap": "bootstrap over samples", "Student's t": "Student's t", "": "none"}[interval_kind(count)]
 
 
 def _heads(table: Table) -> list[str]:
@@ -72,7 +126,7 @@ def _heads(table: Table) -> list[str]:
 
 
 def _rows(table: Table, marks: Mapping[Mark, str]) -> list[tuple[str, list[str]]]:
-    """Return the methods with their cells, and the number of samples if a method has fewer than the others."""
+    """Return the methods with their cells. One with fewer samples than others states them and its interval."""
     rows = []
     for method, cells in table.rows.items():
         took = table.seconds[method]
@@ -83,7 +137,11 @@ def _rows(table: Table, marks: Mapping[Mark, str]) -> list[tuple[str, list[str]]
 
 def _few(table: Table, cells: Mapping[str, Cell]) -> str:
     count = max((cell.count for cell in cells.values()), default=0)
-    return f" ({count} sample{'s' * (count != 1)})" if 0 < count < table.count else ""
+    if not 0 < count < table.count:
+        return ""
+    kinds = [interval_words(count), interval_words(table.count)]
+    other = f", {kinds[0]}" if count > 1 and kinds[0] != kinds[1] else ""
+    return f" ({count} sample{'s' * (count != 1)}{other})"
 
 
 def _cell(cell: Cell | None, marks: Mapping[Mark, str]) -> str:

@@ -22,7 +22,7 @@ from proofmap.graph.walk import ancestors
 from proofmap.inputs.window_forms import WindowForms, places_of_entries
 from proofmap.rules import Form, Interval, Relaxation
 from proofmap.rules.rule import AnyForm
-from proofmap.runtime.memory import bytes_needed, row_chunk_bytes, run_in_chunks
+from proofmap.runtime.memory import bytes_needed, run_rows
 
 _BYTES_TO_NUMBER_GROUPS = 48  # per input variable in a window, while its groups are numbered: six int64 values
 
@@ -48,7 +48,7 @@ class BackwardPass(Pass):
 
 
 class Substitution(ABC):
-    """How the forms of backward bounds are substituted back."""
+    """The back-substitution of the forms of backward bounds: through fixed or through optimised relaxations."""
 
     @abstractmethod
     def substitute(
@@ -179,7 +179,7 @@ class BackwardBounder(Bounder):
                 row_bytes = max(row_bytes, (like.element_size() + _BYTES_TO_NUMBER_GROUPS) * _width(end))
         else:
             row_bytes = self._bytes_of_row(self._sizes(name), members)
-        run_in_chunks(len(rows), row_chunk_bytes(state.budget, like.device) // (signs * row_bytes), piece)
+        run_rows(len(rows), signs * row_bytes, state.budget, like.device, piece)
 
     def _bytes_of_row(self, widths: Sequence[int], members: int) -> int:
         """Return the memory of one row, whose form has `widths` coefficients at the nodes that it passes."""
@@ -206,7 +206,7 @@ class BackwardBounder(Bounder):
             value[at] = bias[:, None] + (0 if form is None else balls.maximise(form, at[0]))
 
         each = self._bytes_of_row(self._sizes(graph.output), balls.members)
-        run_in_chunks(len(row), row_chunk_bytes(self.state.budget, value.device) // each, piece)
+        run_rows(len(row), each, self.state.budget, value.device, piece)
         return value.transpose(1, 2)
 
 

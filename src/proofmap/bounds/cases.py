@@ -35,7 +35,7 @@ class Cases:
 
     @property
     def parted(self) -> bool:
-        """Whether the cases are parts of balls. Such a part can be empty."""
+        """True if the cases are parts of balls. Such a part can be empty."""
         return bool(self.splits) or self.cut is not None
 
     def pick(self, index: Tensor) -> Cases:

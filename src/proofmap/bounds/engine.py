@@ -25,7 +25,7 @@ from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.rounding.rigorous_support import check_error_bounds
 from proofmap.rules import Interval
 from proofmap.runtime import progress
-from proofmap.runtime.memory import bytes_needed, keep_freed, row_chunk_bytes, run_in_chunks
+from proofmap.runtime.memory import bytes_needed, keep_freed, run_in_chunks, run_rows
 from proofmap.runtime.precision import full_precision, plain_sums
 from proofmap.runtime.time_limit import time_limit
 
@@ -331,5 +331,5 @@ def _last_pass(task: _SolveTask, state: BoundState, final: Sequence[Bounder], be
         improve(wanted)
 
     with suppress(TimeoutError), time_limit(task.until):
-        run_in_chunks(len(index), row_chunk_bytes(state.budget, best.device) // each, piece)
+        run_rows(len(index), each, state.budget, best.device, piece)
     return flat.view_as(best)

@@ -213,7 +213,7 @@ class MemberIntervals(Mapping[str, Interval]):
 
     @property
     def _only_arithmetic(self) -> bool:
-        """Whether all bounds come from rigorous interval arithmetic, which members compute again themselves."""
+        """True if all bounds come from rigorous interval arithmetic, which members compute again themselves."""
         balls = self.balls
         return balls.rigorous and balls.arithmetic and not (balls.tightened or balls._narrowed)
 

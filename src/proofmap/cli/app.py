@@ -118,7 +118,7 @@ def command(function: Callable[..., None]) -> None:
             if context.obj:
                 raise
             if isinstance(error, ProofmapError):
-                _end(f"error: {error}{_options_of(error)}", _EXIT_WRONG_INPUT)
+                _end(f"error: {error}{_options_of(error, str(given.get('model', '')))}", _EXIT_WRONG_INPUT)
             if _is_out_of_memory(error):
                 _end(f"error: {_OUT_OF_MEMORY} ({first_line(error)})", _EXIT_WRONG_INPUT)
             if isinstance(error, OSError):
@@ -136,10 +136,15 @@ def command(function: Callable[..., None]) -> None:
     app.command()(run)
 
 
-def _options_of(error: ProofmapError) -> str:
+def _options_of(error: ProofmapError, model: str) -> str:
     """Return the options that set the arguments which a library error names, as the end of its sentence."""
     if isinstance(error, FlatPictureError) and error.side is not None:
-        return f"; on the command line, --size {error.side} states the picture's size"
+        side = error.side
+        if model.endswith(".onnx"):
+            return f"; on the command line, --size {side} states the picture's size"
+        # a module states no input shape, so that a size cannot put a flattening in front of it
+        advice = f"begin the module with torch.nn.Flatten(), and give samples of the shape (1, {side}, {side})"
+        return f"; for the command line, {advice}"
     while not error.arguments:
         if not isinstance(error.__cause__, ProofmapError):
             return ""

@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 READ_ERRORS = (OSError, EOFError, zlib.error)  # raised for damaged or unreadable files
 _GZIP_MAGIC = b"\x1f\x8b"
-_PIECE_BYTES = 2**20
+_PIECE_BYTES = 2**20  # read at once, so that a false size in a header fills no memory
 
 
 def is_packed(path: Path) -> bool:

@@ -47,7 +47,7 @@ class WindowStep:
 
     node: Node
     lays: tuple[WindowLayout | None, ...]  # None: the input's own windows are used
-    size: tuple[int, ...] | None  # of the node's window; None: the whole map
+    size: tuple[int, ...] | None  # the shape of the node's window; None: the whole map
     under: tuple[BaseWindows, ...] = ()  # for each input of a nonlinear node
     local: bool = False  # whether weight and bias are cut to the windows, (G, C, *size)
     share: Tensor | None = None  # (G, 1, *size), the factor of a mean for the entries that its window counts
@@ -87,7 +87,7 @@ class Schedule:
     size: tuple[int, ...]
     steps: Mapping[str, WindowStep]  # by the name of the node
     last: WindowLayout | None  # lays windows into the whole output
-    precision: torch.dtype  # of the differences
+    precision: torch.dtype  # the differences are computed in it
 
     @classmethod
     def of(

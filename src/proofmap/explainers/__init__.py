@@ -1,6 +1,6 @@
 """Explainers: importance scores of groups of variables over a ball, and proofs about the scores.
 
-`pm.explain(model, x)` in `auto.py` chooses an explainer and a ball.
+`pm.explain(model, x)` chooses an explainer and a ball.
 
 >>> pm.explain(model, x, seconds=0.2).map.attributions.shape
 torch.Size([2, 1, 28, 28])
@@ -27,6 +27,7 @@ from proofmap.explainers.methods.smooth import SmoothEVA
 from proofmap.explainers.origin import File, Origin, Source
 from proofmap.explainers.probable.probable_eva import ProbableEVA
 from proofmap.explainers.quantus import explain_func
+from proofmap.explainers.samples.clamped_inputs import ClampedInputs
 
 __all__ = [
     "BASELINES",
@@ -34,6 +35,7 @@ __all__ = [
     "Answer",
     "Attributor",
     "BlendEVA",
+    "ClampedInputs",
     "EmpiricalEVA",
     "Explainer",
     "Explanation",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.bounds import Exact
-from proofmap.errors import BoundError, first_line
+from proofmap.errors import BoundError, ProofmapError, first_line
 from proofmap.explainers.baselines import FirstOrder
 from proofmap.explainers.explainer import Explainer, check_model
 from proofmap.explainers.explanation import Explanation
@@ -27,16 +28,21 @@ from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.opaque import opaque_node
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import SampleSource, Target
 from proofmap.inputs.ball import Ball
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_number
+from proofmap.text.notebook_html import picture_html
 from proofmap.text.verdict import Verdict
 from proofmap.text.verdict_wording import FIRST_WORDS, sentence
 from proofmap.text.wording import around, capitalised, plural, radius, share
 from proofmap.verify.radius import RadiusTrials, radius_until
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+
+    from proofmap.plots.figure_look import Number
     from proofmap.plots.figure_page import Picture
 
 _MAP_RADIUS_SHARE = 0.35  # radius of a map's ball, as a share of the range of the values
@@ -44,9 +50,9 @@ _BLEND_DRAWS, _MIN_BLEND_DRAWS = 200, 50  # random points of BlendEVA: usual and
 _BLEND_ATTACK_GRADIENTS = 120  # gradients that the attacks of BlendEVA take
 _SMOOTH_DRAWS, _MIN_SMOOTH_DRAWS = 50, 8  # gradients of SmoothEVA: the usual number, the smallest
 _MAX_SAMPLED_POINTS = 100  # points of EmpiricalEVA, for a network without gradients
-_MAP_TIME_SHARE = 0.4  # of the time budget
-_RADIUS_TIME_SHARE = 0.5  # of the time after the map; more while no radius is proven
-_EXACT_TIME_SHARE = 0.8  # of the time after the radius, for the search; the rest is overhead
+_MAP_TIME_SHARE = 0.4  # share of the time budget for the map
+_RADIUS_TIME_SHARE = 0.5  # share of the time after the map; more while no radius is proven
+_EXACT_TIME_SHARE = 0.8  # share of the time after the radius for the search; the rest is overhead
 _MIN_EXACT_SECONDS = 1.0  # per sample: with less time the scores are not searched
 _RUNS_PER_HIDDEN_VALUE = 0.01  # time to bound one hidden value, in runs of the network: a high estimate
 _PROOF_CELLS = 12  # cells along each side of an image, the groups whose scores are proven
@@ -70,30 +76,56 @@ class Answer:
     def __repr__(self) -> str:
         return "\n".join(self.said)
 
-    def plot(self) -> Picture:
+    def plot(
+        self,
+        class_names: Sequence[str] | None = None,
+        *,
+        tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        ax: Axes | Iterable[Any] | None = None,
+        cmap: str | Colormap | None = None,
+        title: str | Sequence[str] | None = None,
+        panels: str | Sequence[str] | None = None,
+        mean: Number | None = None,
+        std: Number | None = None,
+    ) -> Picture:
         """Draw the map. Each sample has a title with the verdict of the proof and a subtitle that names the map.
 
-        `proof.plot()` draws the scores of the proof.
+        The options are those of `Explanation.plot`. `proof.plot()` draws the scores of the proof.
         """
         from proofmap.plots.explanation_figure import draw  # imports matplotlib, which takes a while
+        from proofmap.plots.figure_look import Look
         from proofmap.plots.figure_page import Heading
 
         kind = f"Map: {self.map.method}, {around(self.map.settings)}. The map is an estimate, not a proof."
-        return draw(self.map, headings=[Heading(self._verdict(k), kind) for k in range(len(self.map))])
+        headings = [Heading(self._verdict(k, class_names), kind) for k in range(len(self.map))]
+        look = Look(ax, cmap, title, panels, mean, std)
+        return draw(self.map, class_names=class_names, headings=headings, tokens=tokens, look=look)
 
-    def _verdict(self, k: int) -> str:
+    @cached_property
+    def _png(self) -> bytes | None:
+        """The figure for notebooks; None if it cannot be drawn, and then the sentences are shown alone."""
+        try:
+            return self.plot()._repr_png_()
+        except ProofmapError:
+            return None
+
+    def _repr_html_(self) -> str:
+        return picture_html(self._png, self.said)
+
+    def _verdict(self, k: int, names: Sequence[str] | None) -> str:
         """Return the title of sample k: what is proven about it."""
         if self.proof is not None and _radius_of(self.proof, k) > 0:
             from proofmap.plots.figure_titles import title  # imports this package
 
-            return title(self.proof, k, None)
+            return title(self.proof, k, names)
         reason = self.said[1] if self.proof is None else f"{_NOT_PROVEN}: no radius of this input could be proven."
-        return f"class {int(self.map.target[k])} · {reason}"
+        target = int(self.map.target[k])
+        return f"{f'class {target}' if names is None else names[target]} · {reason}"
 
 
 def explain(
     model: Network,
-    x: Samples,
+    x: SampleSource,
     *,
     target: Target = None,
     groups: grouping.Groups = None,

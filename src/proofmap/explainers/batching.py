@@ -20,21 +20,35 @@ from proofmap.verify.overlap import Overlap
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A batch of samples with checked arguments. Its ball has numeric radii; its mask belongs to these samples."""
+    """A batch of samples with checked arguments: what `Explainer._measure` gets.
 
-    graph: Graph
+    Random draws must not depend on the batch: the scores of a sample are then the same alone and beside others. So draw
+    points by `sample`, and other numbers from `seeded`, which starts again at the seed in every batch.
+    """
+
+    graph: Graph  # in the precision of x, on its device
     x: Tensor  # (n, *shape)
-    ball: Ball
-    mask: Tensor  # (1 or n, *shape)
-    target: Tensor  # (n,)
-    predicted: Tensor  # (n,)
-    generator: torch.Generator
+    ball: Ball  # with numeric radii: one number, one for each of these samples, or one for each variable
+    mask: Tensor  # (1 or n, *shape) int64: the group of each variable, 0..G-1; a group may be absent in a sample
+    target: Tensor  # (n,) the explained classes c
+    predicted: Tensor  # (n,) the predicted classes, which differ from c if the user gave a target
+    generator: torch.Generator  # goes on from batch to batch, so that its numbers depend on the batch
     rigorous: bool  # whether proofs cover all rounding errors
 
     @property
     def family(self) -> Family:
         """The balls B, and the balls B_u in which one group is frozen."""
         return self.ball.at(self.x, self.mask.expand_as(self.x))
+
+    def seeded(self) -> torch.Generator:
+        """Return a new generator on the device of x, at the explainer's seed (0 without one)."""
+        return torch.Generator(self.x.device).manual_seed(self.generator.initial_seed())
+
+    def sample(self, count: int) -> Tensor:
+        """Draw δ exactly uniform in B: (count, n, *shape). The points of a sample depend on it and the seed alone."""
+        family = self.ball.at(self.x)
+        each = [family.pick(torch.tensor([k], device=self.x.device)) for k in range(len(self.x))]
+        return torch.cat([one.sample(count, self.seeded()) for one in each], dim=1)
 
     @property
     def boxes(self) -> OneHotBoxes:
@@ -75,7 +89,7 @@ def score_of(overlap: Overlap) -> Tensor:
     return value.clamp(lower, upper)
 
 
-def ball_of_samples(ball: Ball, piece: slice, x: Tensor) -> Ball:
+def ball_of_samples(ball: Ball, piece: slice | Tensor, x: Tensor) -> Ball:
     """Return the ball for some of the samples x: entries that are given per sample are sliced.
 
     Radii per variable get the rank of x. Otherwise (d,) could be mistaken for one radius per sample in a batch of d.
@@ -114,7 +128,8 @@ def _concatenate_overlaps(parts: Sequence[Overlap], missing: Sequence[int]) -> O
     def widened(members: Tensor, full: Tensor, more: int) -> Tensor:
         return torch.cat([members, full[:, None].expand(-1, more, *full.shape[1:])], dim=1)
 
-    pairs = list(zip(parts, missing, strict=True))
+    unbounded = all(not part.frozen.shape[1] for part in parts)  # no member was bounded in any batch
+    pairs = [(part, 0 if unbounded else more) for part, more in zip(parts, missing, strict=True)]
     names = ("full", "nominal", "target", "full_lower")
     whole = {name: torch.cat([getattr(p, name) for p in parts]) for name in names}
     whole["frozen"] = torch.cat([widened(p.frozen, p.full, more) for p, more in pairs])

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import wraps
+from html import escape
 from inspect import get_annotations
 from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from proofmap.bounds import Method
-from proofmap.errors import InputError
+from proofmap.errors import InputError, OutsideDomainError
 from proofmap.explainers.batching import Measured, Task, ball_of_samples, concatenate
 from proofmap.explainers.explained_ball import default_ball_with_warning
 from proofmap.explainers.explanation import Explanation, Guarantee, spread
@@ -29,7 +30,7 @@ from proofmap.graph.classes import classes_of
 from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.opaque import differentiable, opaque_node
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import Samples, SampleSource, Target
 from proofmap.inputs.ball import Ball
 from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime.memory import check_memory
@@ -38,6 +39,7 @@ from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_count, check_settings, count
 from proofmap.storage.hashing import hash_graph, hash_tensor, versions
 from proofmap.storage.records import JSON, settings_to_json
+from proofmap.text.wording import around
 from proofmap.verify.overlap import method_of
 from proofmap.verify.radius import certified_radius
 
@@ -46,14 +48,14 @@ __all__ = ["COSTS", "Explainer", "Measured", "Task", "check_model"]
 COSTS = ("attacks", "batch", "progress", "memory")  # settings that change no score
 _LOG = logging.getLogger(__name__)
 _NOT_IN_SETTINGS = ("model", "seed", *COSTS)  # recorded elsewhere in an explanation, or not recorded
-_MAX_RECORDED_ENTRIES = 1000  # a record holds the hash of a tensor with more entries
+MAX_RECORDED_ENTRIES = 1000  # a record holds the hash of a tensor with more entries
 _RADIUS_WORK_SHARE = 0.5  # share of the progress bar for the search of the radius "auto": an estimate
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def _wrapped(method: Callable[_P, _R]) -> Callable[_P, _R]:
+def wrapped_once_more(method: Callable[_P, _R]) -> Callable[_P, _R]:
     """Wrap the method once more, because Captum's NoiseTunnel calls `attribute.__wrapped__`."""
 
     @wraps(method)
@@ -92,7 +94,7 @@ class Explainer(ABC):
 
     guarantee: ClassVar[Guarantee]
     signed: ClassVar[bool] = False
-    needs_gradients: ClassVar[bool] = False  # of the network with respect to its input
+    needs_gradients: ClassVar[bool] = False  # whether the network must have gradients with respect to its input
 
     model: Network
     ball: Ball | None = None
@@ -128,12 +130,40 @@ class Explainer(ABC):
         settings = {field.name for field in fields(self) if field.init}
         return [name for name in order if name in settings]
 
+    def _stated(self) -> dict[str, str]:
+        """Return the model, the ball in words, and the settings that differ from their defaults."""
+        own = {} if self.ball is None else settings_to_json({"ball": self.ball}, MAX_RECORDED_ENTRIES)
+        ball = around(own, count=0) if own else "each sample's own proven ε"
+        defaults = {one.name: one.default for one in fields(self)}
+        names = [name for name in self._setting_names() if name not in ("model", "ball", *COSTS)]
+        values = {name: getattr(self, name) for name in names}
+        changed = {name: value for name, value in values.items() if not _is_default(value, defaults[name])}
+        return {"model": type(self.model).__name__, "ball": ball} | {name: _short(v) for name, v in changed.items()}
+
+    def __repr__(self) -> str:
+        settings = [
+            f"{name}=<{value}>" if name == "ball" else f"{name}={value}" for name, value in self._stated().items()
+        ]
+        return f"{type(self).__name__}({', '.join(settings)})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the settings for notebooks."""
+        rows = "".join(
+            f'<tr><td>{name}</td><td style="text-align: left">{escape(value)}</td></tr>'
+            for name, value in self._stated().items()
+        )
+        use = f"explain(x) scores groups of variables; guarantee: {self.guarantee}"
+        return f"<strong>{type(self).__name__}</strong><table>{rows}</table><small>{use}</small>"
+
     @abstractmethod
     def _measure(self, task: Task) -> Measured:
         """Return the overlaps and scores of a batch."""
 
-    def explain(self, x: Samples, target: Target = None) -> Explanation:
-        """Explain the decision at each sample of x (N, *shape): the predicted class, or the target."""
+    def explain(self, x: SampleSource, target: Target = None) -> Explanation:
+        """Explain the decision at each sample of x (N, *shape): the predicted class, or the target.
+
+        x may be a DataLoader with batches of samples or of pairs (x, y), in a fixed order.
+        """
         return self._explain(x, target, self.groups, show=self.progress)
 
     @overload
@@ -156,7 +186,7 @@ class Explainer(ABC):
         show_progress: bool = False,
     ) -> tuple[Tensor, ...]: ...
 
-    @_wrapped
+    @wrapped_once_more
     def attribute(
         self,
         inputs: Samples | tuple[Samples, ...],
@@ -168,8 +198,8 @@ class Explainer(ABC):
         """Captum's call: the attributions of `explain`, shaped like the inputs; a tuple of one gives a tuple of one.
 
         NoiseTunnel and sensitivity_max add noise to the inputs, which leaves a domain such as (0, 1). An input outside
-        the domain raises InputError; it is not clamped silently. For these methods, use an explainer whose ball has no
-        domain or a wide one, or a perturb_func that stays inside.
+        the domain raises InputError; it is not clamped silently. For these methods, wrap the explainer in
+        `pm.explainers.ClampedInputs`.
 
         Args:
             inputs: Samples (N, *shape), or a tuple with one tensor.
@@ -190,8 +220,14 @@ class Explainer(ABC):
             check_count("got perturbations_per_eval", perturbations_per_eval)
         mask = _only(feature_mask, "feature masks") if isinstance(feature_mask, tuple) else feature_mask
         groups = self.groups if mask is None else mask
-        with torch.enable_grad():  # Captum disables gradients, but some explainers need them
-            explanation = self._explain(inputs, target, groups, show_progress, perturbations_per_eval)
+        try:
+            with torch.enable_grad():  # Captum disables gradients, but some explainers need them
+                explanation = self._explain(inputs, target, groups, show_progress, perturbations_per_eval)
+        except OutsideDomainError as error:
+            raise OutsideDomainError(
+                f"{error}; for noise, as of Captum's NoiseTunnel or sensitivity_max, wrap the explainer: "
+                "pm.explainers.ClampedInputs(explainer)"
+            ) from error
         return explanation.attributions
 
     @property
@@ -209,7 +245,7 @@ class Explainer(ABC):
         return False
 
     def _explain(
-        self, x: Samples, target: Target | list[int], groups: grouping.Groups, show: bool, batch: int | None = None
+        self, x: SampleSource, target: Target | list[int], groups: grouping.Groups, show: bool, batch: int | None = None
     ) -> Explanation:
         started = time.perf_counter()
         x = as_samples(x, self.model).detach()
@@ -290,7 +326,7 @@ class Explainer(ABC):
         if "rigorous" in settings:
             settings["rigorous"] = rigorous
         taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
-        return settings_to_json({**settings, "ball": ball, **taken}, _MAX_RECORDED_ENTRIES)
+        return settings_to_json({**settings, "ball": ball, **taken}, MAX_RECORDED_ENTRIES)
 
     def _with_radius(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, rigorous: bool, show: bool) -> Ball:
         """Return the ball with numeric radii: "auto" is replaced by the proven radius of each sample."""
@@ -301,6 +337,15 @@ class Explainer(ABC):
             radius = certified_radius(graph, x, bounds=self.bounds, memory=self.memory, progress=False, **asked)
         _LOG.debug("radius 'auto': from %g to %g", float(radius.min()), float(radius.max()))
         return replace(ball, eps=radius)
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (not isinstance(value, Tensor) and type(value) is type(default) and value == default)
+
+
+def _short(value: Any) -> str:
+    """Return the repr of a setting, or the shape of a tensor."""
+    return f"tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r:.200}"
 
 
 def _only(tensors: tuple[Samples, ...], what: str) -> Samples:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import operator
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from proofmap.errors import FileError, ProofmapError, first_line
+from proofmap.errors import FileError, InputError, ProofmapError, first_line
 from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.consistency import BOUNDS, LOWER, SEARCHED, check_explanation, json_copy
 from proofmap.explainers.explanation_file import check_names, read, write
 from proofmap.explainers.origin import Origin
 from proofmap.explainers.proven_scores import ProvenScores, tied
+from proofmap.explainers.samples.sample_choice import SampleChoice, chosen, chosen_samples
 from proofmap.explainers.upsampling import spread
 from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
@@ -27,10 +26,16 @@ from proofmap.runtime.outward_numbers import NOT_COVERED, Guarantee, format_over
 from proofmap.settings import check_count
 from proofmap.storage.hashing import hash_tensor
 from proofmap.storage.records import JSON
+from proofmap.text.notebook_html import picture_html
 from proofmap.verify.objective import decides
 from proofmap.verify.overlap import Overlap
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from pandas import DataFrame
+
+    from proofmap.plots.figure_look import Number
     from proofmap.plots.figure_page import Picture
     from proofmap.proof.certificate import Certificate
     from proofmap.proof.make_certificate import ModelFile
@@ -100,20 +105,21 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, which: int | slice) -> Explanation:
-        """Return the explanation of one sample, as a batch of one, or of a slice of samples."""
-        if not isinstance(which, slice):
-            k = operator.index(which)
-            if not -len(self) <= k < len(self):
-                raise IndexError(f"got sample {k}, expected one of {len(self)}")
-            which = slice(k, k + 1 or None)
-        part: dict[str, Any] = {name: getattr(self, name)[which] for name in _STORED_TENSORS}
+    def __getitem__(self, which: SampleChoice) -> Explanation:
+        """Return the explanation of some samples.
+
+        which: a number (the result has one sample), a slice, a list of numbers, or a mask with one True or False per
+        sample. Lists and masks may be tensors, arrays or columns of a data frame. A sample may be chosen twice.
+        """
+        which = chosen_samples(which, len(self))
+        if not len(self.x[which]):
+            raise InputError(f"got an index that chooses none of {len(self)} samples, expected at least one sample")
+        shared = ("mask",) if len(self.mask) == 1 else ()  # one for all samples
+        part: dict[str, Any] = {name: getattr(self, name)[which] for name in _STORED_TENSORS if name not in shared}
         part |= {name: _sliced(side, which) for name, side in self._sides.items()}
-        if len(self.mask) == 1:
-            part["mask"] = self.mask
         if self.errors is not None:
             part[_ERRORS] = self.errors[which]
-        part["attributions"] = spread(part["scores"], part["mask"], self.smooth)
+        part["attributions"] = spread(part["scores"], part.get("mask", self.mask), self.smooth)
         made_from = None
         if self.made_from is not None:
             made_from = self.made_from[0], ball_of_samples(self.made_from[1], which, self.x)
@@ -123,7 +129,7 @@ class Explanation:
             self,
             **part,
             input_hash=hash_tensor(part["x"]),
-            settings=self.settings if radii is None else {**self.settings, "eps": radii[which]},
+            settings=self.settings if radii is None else {**self.settings, "eps": chosen(radii, which)},
             origin=None if self.origin is None else self.origin.part(which),
             made_from=made_from,
         )
@@ -253,6 +259,20 @@ class Explanation:
         except _MISFITS as error:
             raise FileError(f"{path} holds parts that do not fit together: {first_line(error)}") from error
 
+    def to_frame(self, columns: Sequence[str] | None = None) -> DataFrame:
+        """Return a tidy pandas frame: one row for each group of each sample.
+
+        Its columns are the sample, the group with its variables, the score, the ends `low` and `high` of the proven
+        interval of the true score, whether it is `proven` to differ from 0, the standard error of a mean over draws,
+        the rank (1 for the largest score; by absolute value if scores are signed), the classes and the method. An end
+        that is not proven is infinite. A group without variables in a sample has no row there.
+
+        columns: the names of the variables of a flat input, for the column `name`. pandas has to be installed.
+        """
+        from proofmap.explainers.samples.explanation_frame import explanation_frame
+
+        return explanation_frame(self, columns)
+
     def certificate(
         self,
         k: int | None = None,
@@ -293,30 +313,85 @@ class Explanation:
 
         return certificate(self, k, leaves, seconds, file, half, progress)
 
-    def plot(self, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None) -> Picture:
-        """Draw a matplotlib figure, one row per sample: image, map and overlay, or the largest scores of a flat input.
+    def plot(
+        self,
+        columns: Sequence[str] | None = None,
+        class_names: Sequence[str] | None = None,
+        *,
+        tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        ax: Axes | Iterable[Any] | None = None,
+        cmap: str | Colormap | None = None,
+        title: str | Sequence[str] | None = None,
+        panels: str | Sequence[str] | None = None,
+        mean: Number | None = None,
+        std: Number | None = None,
+    ) -> Picture:
+        """Draw a matplotlib figure, one row per sample. The titles are the verdicts.
 
-        columns: the names of the variables of a flat input. class_names: the names of the classes. Both are numbers by
-        default.
+        An image has the panels "input", "map", "overlay" and "scores", the largest scores as bars. A flat input has
+        "scores", a series with windows "series" and "scores", and a sequence of tokens "tokens" and "scores".
+
+        Args:
+            columns: The names of the variables of a flat input, by default their numbers.
+            class_names: The names of the classes, by default their numbers.
+            tokens: The names of the tokens of a sequence (T, D), for all samples or for each.
+            ax: Axes to draw into, one for each panel, sample by sample. By default a new figure.
+            cmap: The colour map of the scores.
+            title: The titles, one for each sample.
+            panels: The panels to draw, in this order.
+            mean: The mean of the normalisation (v - mean) / std that made x from pixels v, to show the image itself.
+            std: The standard deviation of this normalisation.
+
+        Returns:
+            The figure; with `ax`, the figure of these axes.
+
+        Raises:
+            InputError: Names, axes, titles or panels do not fit the explanation.
         """
         from proofmap.plots.explanation_figure import draw  # imports matplotlib, which takes a while
+        from proofmap.plots.figure_look import Look
 
-        return draw(self, columns=columns, class_names=class_names)
+        look = Look(ax, cmap, title, panels, mean, std)
+        return draw(self, columns=columns, class_names=class_names, tokens=tokens, look=look)
 
-    def summary(self, columns: Sequence[str] | None = None) -> Picture:
+    def summary(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        ax: Axes | Iterable[Any] | None = None,
+        cmap: str | Colormap | None = None,
+        title: str | None = None,
+        panels: str | Sequence[str] | None = None,
+    ) -> Picture:
         """Draw a matplotlib figure of all samples: the mean score of each group, and each sample's score as a dot.
 
-        columns: the names of the variables of a flat input. All samples must have the same groups.
+        All samples must have the same groups. columns: the names of the variables of a flat input. ax, title: as for
+        `plot`. cmap: the colour map of the dots. panels: "mean", "samples" or both.
         """
+        from proofmap.plots.figure_look import Look
         from proofmap.plots.summary_figure import summary
 
-        return summary(self, columns)
+        return summary(self, columns, Look(ax, cmap, title, panels))
 
-    def atlas(self, class_names: Sequence[str] | None = None) -> Picture:
-        """Draw the result of `TargetedEVA.explain_all` in one figure: one row per sample, one column per class."""
+    def atlas(
+        self,
+        class_names: Sequence[str] | None = None,
+        *,
+        ax: Axes | Iterable[Any] | None = None,
+        cmap: str | Colormap | None = None,
+        title: str | Sequence[str] | None = None,
+        panels: Sequence[str | int] | None = None,
+        mean: Number | None = None,
+        std: Number | None = None,
+    ) -> Picture:
+        """Draw the result of `TargetedEVA.explain_all` in one figure: one row per sample, one column per class.
+
+        The options are those of `plot`. panels: the columns to draw, "input" and numbers of classes.
+        """
         from proofmap.plots.class_atlas import atlas
+        from proofmap.plots.figure_look import Look
 
-        return atlas(self, class_names)
+        return atlas(self, class_names, Look(ax, cmap, title, panels, mean, std))
 
     @cached_property
     def _png(self) -> bytes | None:
@@ -330,13 +405,7 @@ class Explanation:
         return self._png
 
     def _repr_html_(self) -> str:
-        from base64 import b64encode
-
-        text = escape(repr(self))
-        if self._png is None:
-            return f"<pre>{text}</pre>"
-        source = f"data:image/png;base64,{b64encode(self._png).decode()}"
-        return f'<img src="{source}" alt="{text}" style="max-width: 100%"><br><code>{text}</code>'
+        return picture_html(self._png, [repr(self)])
 
 
 def _tensors(bounds: Overlap) -> dict[str, Tensor]:
@@ -344,6 +413,6 @@ def _tensors(bounds: Overlap) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in named.items() if tensor is not None}
 
 
-def _sliced(bounds: Overlap, which: slice) -> Overlap:
+def _sliced(bounds: Overlap, which: slice | Tensor) -> Overlap:
     parts: dict[str, Any] = {name: tensor[which] for name, tensor in _tensors(bounds).items()}
     return replace(bounds, **parts)

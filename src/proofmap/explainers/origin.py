@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from proofmap.errors import InputError
+from proofmap.explainers.samples.sample_choice import chosen
 from proofmap.storage.hashing import hash_file
 
 
@@ -83,10 +86,10 @@ class Origin:
         """Return the true class of sample k, or None if it is unknown."""
         return None if self.labels is None else self.labels[k]
 
-    def part(self, which: slice) -> Origin:
-        """Return the origin of a slice of the samples."""
-        labels = None if self.labels is None else self.labels[which]
-        return Origin(self.model, self.samples[which], labels, self.classes, self.columns, self.made)
+    def part(self, which: slice | Tensor) -> Origin:
+        """Return the origin of some of the samples: a slice, or their positions."""
+        labels = None if self.labels is None else tuple(chosen(self.labels, which))
+        return replace(self, samples=tuple(chosen(self.samples, which)), labels=labels)
 
     def json(self) -> dict[str, Any]:
         """Return the origin as JSON."""

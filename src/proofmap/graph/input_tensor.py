@@ -7,19 +7,24 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 from proofmap.errors import InputError
 from proofmap.graph.ir import Graph
-from proofmap.inputs.array_types import Samples, frame_numbers, is_frame, to_tensor
+from proofmap.inputs.array_types import SampleSource, frame_numbers, is_frame, to_tensor
 from proofmap.inputs.ball import check_input
+from proofmap.inputs.loader_samples import samples_of_loader
 
 
-def as_samples(x: Samples, model: Any) -> Tensor:
+def as_samples(x: SampleSource, model: Any) -> Tensor:
     """Return x (N, *shape) as a checked tensor.
 
     A tensor stays as it is. A numpy array of floats or a frame takes the model's precision and device: numpy arrays are
-    float64 by default, so their precision is not a deliberate choice, while that of a float64 tensor is.
+    float64 by default, so their precision is not a deliberate choice, while that of a float64 tensor is. The batches of
+    a DataLoader are joined and moved to the model's device.
     """
+    if isinstance(x, DataLoader):
+        x = samples_of_loader(x).to(weight_of(model).device)
     if is_frame(x):
         x = frame_numbers(x)
     if isinstance(x, np.ndarray):
@@ -36,6 +41,11 @@ def as_samples(x: Samples, model: Any) -> Tensor:
             f"x is a {type(given).__name__} of {len(given)} parts, expected one tensor (N, *shape): stack samples with "
             "torch.stack(x); join several inputs with torch.cat([a.flatten(1), b.flatten(1)], 1), and wrap the model "
             "in a module that splits them again"
+        )
+    if isinstance(given, Dataset):
+        raise InputError(
+            f"x is a {type(given).__name__}, expected samples or their DataLoader: use "
+            "torch.utils.data.DataLoader(x, batch_size=64)"
         )
     if not isinstance(x, Tensor):
         raise InputError(

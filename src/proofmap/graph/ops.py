@@ -58,7 +58,7 @@ class Operation:
 
     @property
     def entrywise(self) -> bool:
-        """Whether an output entry depends only on the input entries at its position (weight and bias broadcast)."""
+        """True if an output entry depends only on the input entries at its position (weight and bias broadcast)."""
         return self.reach is same_place
 
 

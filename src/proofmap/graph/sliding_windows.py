@@ -50,12 +50,12 @@ class SlidingWindow:
 
     @property
     def symmetric(self) -> bool:
-        """Whether the padding is equal on both sides of each axis."""
+        """True if the padding is equal on both sides of each axis."""
         return all(first == last for first, last in self.padding)
 
     @property
     def fits_torch_pooling(self) -> bool:
-        """Whether torch's pooling accepts this padding: symmetric, and at most half a window."""
+        """True if torch's pooling accepts this padding: symmetric, and at most half a window."""
         return self.symmetric and all(0 <= 2 * p <= k for k, p in zip(self.kernel, self.before, strict=True))
 
     @property

@@ -8,10 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from proofmap.errors import InputError
 
 Samples: TypeAlias = Tensor | NDArray[Any]  # (N, *shape); also attributions of that shape
+SampleSource: TypeAlias = Samples | DataLoader[Any]  # the samples of all batches, in their order
 Target: TypeAlias = int | Tensor | NDArray[Any] | None  # a class, or one for each sample
 
 

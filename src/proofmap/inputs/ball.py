@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from proofmap.errors import InputError
+from proofmap.errors import InputError, OutsideDomainError
 from proofmap.inputs.domain import Domain
 from proofmap.inputs.family import NORMS, TOLERANCE, Family, broadcasts, resolve_mask
 from proofmap.settings import parse_number
@@ -24,7 +24,8 @@ class Ball:
 
     eps: a number, or a text such as "2/255"; a 1-D tensor with one radius per sample; for p = inf also any tensor that
         broadcasts to x, one radius per variable ((1, d) if d is also the number of samples); "auto": an explainer
-        chooses the radius.
+        chooses the radius. A list is refused, because it may also mean several balls: a tensor states one radius per
+        sample, and `pm.curve(model, x, radii)` bounds the overlap at each radius.
     norm: 1, 2 or inf.
     domain: (low, high), each a number, a 1-D tensor with one value per channel, or a tensor that broadcasts to a sample
         or to x; infinite where there is no limit. None: no limits at all. A `pm.Domain`: the limits of a table's
@@ -54,6 +55,12 @@ class Ball:
         object.__setattr__(self, "norm", float(self.norm))
         if self.half is not None and (not isinstance(self.half, str) or self.half not in ("+", "-")):
             raise InputError(f"Ball got half={self.half!r}, expected '+' (δ >= 0), '-' (δ <= 0) or None (both)")
+        given: Any = self.eps
+        if isinstance(given, list | tuple):
+            raise InputError(
+                f"Ball got eps={given!r:.60}, a {type(given).__name__}, expected a number or a tensor: "
+                "torch.tensor(radii) is one radius a sample, and pm.curve(model, x, radii) bounds the overlap at each"
+            )
         if isinstance(self.eps, str) and self.eps != "auto":
             object.__setattr__(self, "eps", _parse_radius(self.eps))
         eps = torch.zeros(()) if isinstance(self.eps, str) else _to_float64(self.eps, "eps")
@@ -246,7 +253,7 @@ def _check_inside(x: Tensor, low: Tensor, high: Tensor) -> None:
     outside = torch.maximum(low - x, x - high) - slack
     if (outside > 0).any():
         worst = _first_index(outside == outside.max())
-        raise InputError(
+        raise OutsideDomainError(
             f"x leaves the domain: {float(x[worst]):g} at {worst} is not in [{float(low[worst]):g}, "
             f"{float(high[worst]):g}]: clamp x, or state the domain that x lives in"
         )

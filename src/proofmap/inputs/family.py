@@ -21,7 +21,7 @@ from proofmap.inputs.window_forms import WindowForms
 from proofmap.runtime.block_sums import dot
 
 NORMS = (1.0, 2.0, inf)
-TOLERANCE = 1e-6
+TOLERANCE = 1e-6  # rounding errors that `contains` accepts
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class Family:
 
     @cached_property
     def capped(self) -> bool:
-        """Whether, for p = 1 and 2, the box cuts the ball with an endpoint strictly between 0 and ε."""
+        """True if, for p = 1 and 2, the box cuts the ball with an endpoint strictly between 0 and ε."""
         if self.norm == inf:
             return False
         ends = torch.stack([-self.lower, self.upper]).flatten(2)  # (2, N, d)

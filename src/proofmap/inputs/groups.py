@@ -1,9 +1,9 @@
 """Groups of variables that are frozen together.
 
 A grouping maps the shape of one sample (no batch dimension) to an integer mask of that shape with ids 0..G-1, Captum's
-`feature_mask`: variables with the same id form one group. `pixels()`, `grid(n)`, `columns()` and `windows(n)` create
-groupings. Any function of a shape, or a mask itself, may be used instead. `superpixels()` follows the pictures
-themselves, and gives each picture its own mask.
+`feature_mask`: variables with the same id form one group. `pixels()`, `grid(n)`, `columns()`, `windows(n)` and
+`tokens()` create groupings. Any function of a shape, or a mask itself, may be used instead. `superpixels()` follows the
+pictures themselves, and gives each picture its own mask.
 
 >>> pm.groups.grid(12)((1, 28, 28)).shape
 torch.Size([1, 28, 28])
@@ -34,6 +34,7 @@ __all__ = [
     "Pixels",
     "SampleGrouping",
     "Superpixels",
+    "Tokens",
     "Windows",
     "columns",
     "grid",
@@ -41,6 +42,7 @@ __all__ = [
     "pixels",
     "resolve",
     "superpixels",
+    "tokens",
     "windows",
 ]
 
@@ -185,6 +187,23 @@ class Windows:
 
 
 @dataclass(frozen=True)
+class Tokens:
+    """One group for each token of a sequence (T, D): all D features of a token, such as an embedded word.
+
+    >>> pm.groups.Tokens()((2, 3))
+    tensor([[0, 0, 0],
+            [1, 1, 1]])
+    """
+
+    def __call__(self, shape: Shape) -> Tensor:
+        """Number the tokens: id(t, d) = t."""
+        shape = _checked(shape)
+        if len(shape) != 2:
+            raise InputError(f"tokens() got a sample {shape}, expected a sequence (T, D): use columns() for flat ones")
+        return torch.arange(shape[0])[:, None].expand(shape).contiguous()
+
+
+@dataclass(frozen=True)
 class Superpixels:
     """Groups of neighbouring pixels of similar colour, computed for each picture by SLIC (Achanta et al. 2012).
 
@@ -264,6 +283,17 @@ def windows(length: int) -> Windows:
     8
     """
     return Windows(length)
+
+
+def tokens() -> Tokens:
+    """Make each token of a sequence (T, D) a group of its own, across its D features.
+
+    Figures show such a sample as a sequence of names, not as an image.
+
+    >>> pm.groups.tokens()((12, 64)).unique().numel()
+    12
+    """
+    return Tokens()
 
 
 def superpixels(segments: int = 50, compactness: float = 10.0) -> Superpixels:

@@ -28,7 +28,7 @@ class OneHotBoxes:
     """
 
     x: Tensor  # (N, *shape)
-    family: Family  # of K boxes
+    family: Family  # K boxes
     owner: Tensor  # (K,) the sample of each box
     inside: Tensor  # (K, 1 + G) bool: whether a box is in B (always true), and in each B_u
     single: bool  # whether every ball is one box

@@ -117,7 +117,7 @@ class WindowForms:
 
     @property
     def covers(self) -> bool:
-        """Whether a window is at least as large as the map, so that dense forms are no larger."""
+        """True if a window is at least as large as the map, so that dense forms are no larger."""
         return prod(self.size) >= prod(self.shape[1:])
 
     def _sticks_out(self) -> list[tuple[int, int]]:

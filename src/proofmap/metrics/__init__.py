@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from proofmap.metrics.function_metric import FunctionMetric
 from proofmap.metrics.max_sensitivity import MaxSensitivity
 from proofmap.metrics.metric import Metric
 from proofmap.metrics.mu_fidelity import Cells, MuFidelity
@@ -45,6 +46,7 @@ __all__ = [
     "Distances",
     "Entries",
     "FFidelity",
+    "FunctionMetric",
     "Insertion",
     "InsertionBlur",
     "InsertionMean",

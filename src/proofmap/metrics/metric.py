@@ -143,6 +143,11 @@ class Metric(ABC, Generic[_Judged_contra]):
         drawn = isinstance(settings.get("baseline"), Uniform)
         return cls(**({"baseline": Uniform(*ends_of(ball, values))} if drawn else {}))
 
+    @property
+    def scale_free(self) -> bool:
+        """True if a map multiplied by a positive number has the same value; only then, tables mark the best method."""
+        return True
+
     @abstractmethod
     def _values(self, case: Case) -> Tensor:
         """Return the value of each sample (N,)."""
@@ -180,7 +185,8 @@ def radius_of(metric: type[Metric[Any]], ball: Ball) -> float:
     """Return the radius of a ball; refuse radii that are not a number."""
     if not isinstance(ball.eps, int | float):
         raise InputError(
-            f"got the metric {metric.name!r} with eps='auto', expected a number: it is measured within a radius",
+            f"got the metric {metric.name!r} with eps={ball.eps!r:.60}, expected a number: it is measured within a "
+            "radius",
             arguments=("eps=0.02",),
         )
     return ball.eps

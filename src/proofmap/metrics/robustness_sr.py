@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.attack.pgd import nearest, restrict
+from proofmap.attack.pgd import adversaries, restrict
 from proofmap.bounds import Method
 from proofmap.errors import InputError
 from proofmap.graph import Graph, Network, bounded
@@ -32,7 +32,7 @@ from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Bounds of d = min(distance to the nearest adversary, largest), for each sample and number of free variables.
+    """Bounds of d = min(infimum of distances of adversaries, largest), for each sample and number of free variables.
 
     proven <= d <= found, in exact arithmetic.
 
@@ -50,18 +50,19 @@ class Distances:
 class RobustnessSr(Metric[Samples]):
     """The mean distance to the nearest adversary that is found when only the k most important variables may change.
 
-        d_k = min ||δ||_p over δ with δ_i = 0 outside the k most important variables, x + δ in the domain, and
+        d_k = inf ||δ||_p over δ with δ_i = 0 outside the k most important variables, x + δ in the domain, and
               max over c' != c of f_c'(x + δ) - f_c(x + δ) > 0,
 
     for k = floor(i G / steps), i = 1 .. steps, and the area under it by trapezoids over k / G from 1 / steps to 1,
-    divided by that width. Lower is better. An attack gives an upper bound of d_k; `both` adds a certified lower bound.
+    divided by that width. Lower is better. d_k is an infimum: at this distance there is only a tie. An attack gives an
+    upper bound of d_k; `both` adds a certified lower bound.
     An adversary for few variables is also one for more variables, so neither curve rises with k. If no adversary was
     found, `largest` is used for d_k.
 
     norm: 1, 2 or inf. domain: as in `pm.Ball`; (-inf, inf) for no limits.
     steps: points of the curve, at most the number of variables.
-    rounds, attack_steps: the number of attacks that shorten the distance of a known adversary (`attack.nearest`), and
-    the gradient steps of each attack from x. Attacks are deterministic.
+    rounds, attack_steps: the number of attacks that shorten the distance of a known adversary, and the gradient steps
+    of each attack from x. Attacks are deterministic.
     The preset "paper": inf, (0, 1), largest 1, 10 steps, 5 rounds, 10 gradient steps. The paper only states PGD.
 
     bounds: the method of the lower bound, by default Backward(). halvings: steps of its bisection between 0 and the
@@ -149,7 +150,7 @@ class RobustnessSr(Metric[Samples]):
     def _attack(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
         """Return the distance of an adversary (n,); `largest` if none was found."""
         family = restrict(Ball(self.largest, self.norm, self.domain).at(x), free)
-        distance = nearest(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
+        distance, _ = adversaries(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
         return distance.clamp(max=self.largest)
 
     def _prove(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor, far: Tensor, available: int) -> Tensor:

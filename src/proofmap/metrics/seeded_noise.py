@@ -18,8 +18,8 @@ def seeded(seed: int, *use: str | int) -> torch.Generator:
 class Stream:
     """A stream of uniform numbers for consecutive samples. Batch sizes do not influence the numbers."""
 
-    def __init__(self, seed: int, use: Literal["baseline", "ties", "subsets"]) -> None:
-        self._generator = seeded(seed, use)
+    def __init__(self, seed: int, use: Literal["baseline", "ties", "subsets"], draw: int = 0) -> None:
+        self._generator = seeded(seed, use, *([draw] if draw else []))  # the first draw has the key of a single one
 
     def next(self, *shape: int, device: torch.device) -> Tensor:
         """Return uniform numbers (samples, ...) in [0, 1), float64."""

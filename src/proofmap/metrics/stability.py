@@ -32,15 +32,16 @@ class Stability(Metric[Explain]):
     """max over z with ||z - x||_p <= radius of ||φ(x) - φ(z)||_2 for the explanation φ of the target class at x.
 
     Lower is better. The maximum is over `samples` uniform random points z, so it is a lower bound of the maximum over
-    all z. It grows with the scale of the attributions, as in the paper. Use `relative` to compare methods.
+    all z. It grows with the scale of the attributions, as in the paper, so that values of different methods cannot be
+    compared: tables do not mark the best of them. `relative=True` does not depend on the scale.
     over: "mean" takes the mean over the points instead of the maximum.
 
     Called as Stability(radius)(model, x, target, explainer) with explainer(x, target) -> attributions like x, target
-    (n,) int64, for example `eva.attribute`.
+    (n,) int64, for example the method `attribute` of `pm.EVA(model, ball)`.
 
     norm: p = 1, 2 or inf. half, domain: limits of z, as in `pm.Ball`. relative: divide by ||φ(x)||_2.
 
-        paper    norm 2, max (its theorem: at most 4L(ε + radius) for EVA and an L-Lipschitz model)
+        paper    norm 2, max. With exact overlaps and L-Lipschitz logits, at most 4 L radius √d for maps of d variables
         quantus  MaxSensitivity: norm inf, relative, max; Quantus has radius 0.2 and 200 samples
         xplique  AverageStability: norm inf, half "+", mean; Xplique has radius 0.1, and equal noise for all samples
 
@@ -89,8 +90,13 @@ class Stability(Metric[Explain]):
 
     @classmethod
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Stability:
-        """Return the metric with the radius of the ball."""
-        return cls(radius_of(cls, ball), domain=ball.domain)
+        """Return the metric with the radius of the ball, relative to the norm of the map, to compare methods."""
+        return cls(radius_of(cls, ball), relative=True, domain=ball.domain)
+
+    @property
+    def scale_free(self) -> bool:
+        """True if distances are divided by the norm of the map."""
+        return self.relative
 
     def _check(self, x: Tensor) -> None:
         self.ball.at(x)

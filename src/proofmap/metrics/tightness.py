@@ -66,7 +66,8 @@ class Tightness(Metric[Overlap]):
     @classmethod
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Tightness:
         """Return the metric for the ball."""
-        radius_of(cls, ball)
+        if isinstance(ball.eps, str):
+            radius_of(cls, ball)  # refuses the radius "auto"
         return cls(ball)
 
     def _check(self, x: Tensor) -> None:

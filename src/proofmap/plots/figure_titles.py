@@ -10,8 +10,8 @@ from torch import Tensor
 from proofmap.explainers.batching import score_of
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.statements.explained_verdict import bounds_text, verdict_of
-from proofmap.explainers.statements.proven_ranks import noun, ranks, searched, standing
-from proofmap.text.verdict_wording import sentence
+from proofmap.explainers.statements.proven_ranks import is_sequence, noun, ranks, searched, standing
+from proofmap.text.verdict_wording import FIRST_WORDS, rounding_note, sentence
 from proofmap.text.wording import around, beside
 
 _GAIN_TOLERANCE = 1e-4  # relative to max(1, |gain|): the sum of the scores equals the attack's gain up to this
@@ -32,6 +32,13 @@ def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
         return f"{_class(predicted, names)}{label}, towards {aim} · {answer}; {halves}{known(e, k)}"
     aside = label if target == predicted else f" (predicted: {_class(predicted, names)}{label})"
     return f"{aim}{aside} · {answer}; {bounds_text(e, k)[0]}{known(e, k)}"
+
+
+def short_title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
+    """Return a title for small axes: the class of sample k and the first words of the verdict."""
+    verdict = verdict_of(e, k)
+    note = rounding_note(bool(e.settings.get("rigorous")) or verdict.outcome != "proven")
+    return f"{_class(int(e.target[k]), names)} · {FIRST_WORDS[verdict.outcome]}{note}"
 
 
 def known(e: Explanation, k: int) -> str:
@@ -61,8 +68,11 @@ def _cut(text: str, length: int) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
-def caption(e: Explanation) -> str:
-    """Return the formula of a score, what is proven about it, and the meaning of the colours."""
+def caption(e: Explanation, recoloured: bool = False) -> str:
+    """Return the formula of a score, what is proven about it, and the meaning of the colours.
+
+    recoloured: the colours are not red and blue, but those of another colour map.
+    """
     is_drop = _agree(e.scores, score_of(e.overlap) - (0 if e.opposite is None else score_of(e.opposite)))
     if not is_drop:
         formula = f"score of {_cut(e.method, 32)}"
@@ -74,7 +84,11 @@ def caption(e: Explanation) -> str:
     if e.signed:
         ink = e.x.ndim == 3 or (e.x.ndim == 4 and e.x.shape[1] == 1)
         add, remove = ("add ink", "remove it") if ink else ("raise it", "lower it")
-        lines.append(f"red: {add}, blue: {remove}" if e.opposite else "red: positive, blue: negative")
+        high, low = ("above 0", "below 0") if recoloured else ("red", "blue")
+        if e.opposite:
+            lines.append(f"{high}: {add}, {low}: {remove}")
+        elif not recoloured:
+            lines.append("red: positive, blue: negative")
     return "\n".join(lines)
 
 
@@ -94,7 +108,7 @@ def selection(e: Explanation, bars: int) -> str:
     """Return a sentence on which scores are drawn as bars."""
     groups = e.scores.shape[1]
     which = f"the {bars} largest of {groups} scores" if bars < groups else f"all {groups} scores"
-    return f"{which}, by {noun(e) if e.x.ndim == 2 else 'variable'}"
+    return f"{which}, by {noun(e) if e.x.ndim == 2 or is_sequence(e) else 'variable'}"
 
 
 def group_name(names: Sequence[str], values: Sequence[float] | None = None) -> str:

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.proven_scores import between
 from proofmap.explainers.statements.proven_ranks import Ranks, ranks
+from proofmap.plots.figure_look import Look, line_colour
 from proofmap.plots.outline import outline
-from proofmap.plots.overlay import Array, bar_colour, numbers
+from proofmap.plots.overlay import Array, numbers
 
 MAX_WHISKER_RATIO = 3.0  # whiskers are cut at this multiple of the longest bar
 # A white line on a wider black line, visible on dark and on bright colours: (upper line, lower line).
@@ -62,22 +63,27 @@ def bars_of(e: Explanation, k: int, groups: Sequence[int], known: bool) -> Bars:
     return Bars(tuple(groups), scores, numbers(e.intervals[k])[list(groups)], ranks(e, k))
 
 
-def draw_bars(panel: Axes, bars: Bars, labels: Sequence[str], scale: tuple[float, float], signed: bool) -> None:
+def draw_bars(
+    panel: Axes, bars: Bars, labels: Sequence[str], scale: tuple[float, float], signed: bool, look: Look
+) -> None:
     """Draw horizontal bars; scale: the range of the scores, symmetric for signed scores."""
     values, count = np.nan_to_num(bars.values), len(bars.groups)
     low, high = _reach(values, bars.intervals, scale, signed)
     for at, (value, solid) in enumerate(zip(values, bars.solid, strict=True)):
-        colour: Any = bar_colour(value, signed)
-        look: Any = {"color": colour} if solid else {"facecolor": "white", "edgecolor": colour, "hatch": "//////"}
-        panel.barh(at, value, height=0.7, **look)
+        panel.barh(at, value, height=0.7, **bar_style(look.bar(value, signed), solid))
     if bars.intervals is not None:
         _whiskers(panel, bars.intervals, low, high)
-    panel.axvline(0, color="black", linewidth=0.8)
+    panel.axvline(0, color=line_colour(), linewidth=0.8)
     panel.set_xlim(low, high)
     panel.set_ylim(count - 0.4, -0.6)
     panel.set_yticks(range(count), labels)
     panel.xaxis.set_major_formatter(StrMethodFormatter("{x:.3g}"))
     panel.spines[["top", "right"]].set_visible(False)
+
+
+def bar_style(colour: Any, solid: bool) -> dict[str, Any]:
+    """Return the style of a bar: solid, or hatched without a fill."""
+    return {"color": colour} if solid else {"facecolor": "white", "edgecolor": colour, "hatch": "//////"}
 
 
 def _reach(values: Array, intervals: Array | None, scale: tuple[float, float], signed: bool) -> tuple[float, float]:
@@ -113,10 +119,10 @@ def mark(panel: Axes, mask: NDArray[Any], found: Ranks) -> None:
             panel.add_collection(LineCollection(ends, capstyle=cap, zorder=4, clip_on=False, **look))
 
 
-def legend(found: Sequence[Ranks], signed: bool, outlined: bool) -> tuple[list[Any], list[str]]:
+def legend(found: Sequence[Ranks], signed: bool, outlined: bool, look: Look) -> tuple[list[Any], list[str]]:
     """Return the handles and texts of the legend. found: the proven ranks; empty for scores that are means."""
-    colour: Any = bar_colour(1.0, signed)
-    solid, hatched = Patch(color=colour), Patch(facecolor="white", edgecolor=colour, hatch="//////")
+    colour = look.bar(1.0, signed)
+    solid, hatched = Patch(**bar_style(colour, solid=True)), Patch(**bar_style(colour, solid=False))
     whisker = Line2D([], [], color="black", linewidth=1.1, marker="|", markersize=6)
     if not found:
         texts = ["differs from its neighbours in rank", "a tie", "95 % confidence interval of the mean"]

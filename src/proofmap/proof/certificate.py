@@ -77,7 +77,7 @@ class Certificate:
 
     @property
     def proven(self) -> bool:
-        """Whether no rival gets ahead on the ball. If all other classes are rivals, this proves the class."""
+        """True if no rival gets ahead on the ball. If all other classes are rivals, this proves the class."""
         return self.full < 0
 
     @property

@@ -6,6 +6,22 @@ anew from the model's file. A claim is accepted where the derived number is no l
 that is sound. Nothing rounds unseen: sums of terms of both signs have so few bits that every partial sum is exact, in
 any order; sums of non-negative terms, and the few additions left, are rounded up. In arrays, the entries of a node are
 rows; points and forms are columns.
+
+The parts of this file, each under a line of its own:
+
+1. Arithmetic: float64 numbers that are rounded up, and linear forms of few bits.
+2. The network: nodes of few kinds, which every operator of a file is expressed by.
+3. The file: the protobuf fields that it may have, and how they are read.
+4. The operators: the attributes that each may have, and the nodes that each becomes.
+5. The graph: names, shapes and types.
+6. The question: the input, its ball, and the members of the ball.
+7. The proof: intervals, the rounding theorem (`Prover.rounding`), and the rule of inference (`Prover.largest`).
+8. The certificate: a claim is read, derived again and compared.
+9. The dossier: its tables and pages are written again and compared.
+10. The words of the verdict.
+11. The command.
+
+A claim is true if the parts 1, 2, 6, 7 and 8 are right, and if 3, 4 and 5 read the file as every runtime does.
 """
 
 from __future__ import annotations
@@ -33,9 +49,15 @@ from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    print("check.py needs numpy, which this Python lacks: python -m pip install numpy", file=sys.stderr)
+    sys.exit(2)
 
 Array = np.ndarray[Any, Any]
+Ends = tuple[Array, Array]  # lower and upper ends
+Interval = tuple[Array, Array, Array]  # lower ends, upper ends, and radii of rounding errors
 UNIT = 2.0**-24  # one float32 operation errs by at most this share of its result
 FLUSHED = 2.0**-100  # covers 2^26 results below 2^-126 that count as 0
 CURVED = 2.0**-20  # a float32 value of sigmoid or tanh errs by at most this: 16 units of 1
@@ -47,6 +69,9 @@ TINY = 2.0**-900  # more than 2^21 float64 results lose where they underflow
 BITS = 27  # of a coefficient of a form
 ENTRIES, LIMIT = 2**24, 2**28  # of an array that is computed at once; bytes of a file
 NUMBER = re.compile(r"[-+]?(0x1\.[0-9a-f]{1,13}p[-+]\d{1,3}|0x0\.0p\+0|\d{1,40}(\.\d{1,60})?(e[-+]?\d{1,3})?)")  # exact
+
+
+# Part 1. Arithmetic: float64 numbers that are rounded up, and linear forms of few bits.
 
 
 class Rejected(Exception):  # noqa: N818
@@ -61,26 +86,26 @@ def require(holds: Any, why: str) -> None:
 
 @contextmanager
 def _sentence(about: str = "") -> Iterator[None]:
-    """Whatever goes wrong, as one sentence."""
+    """Turn whatever goes wrong into one sentence of Rejected, which begins with `about`."""
     try:
         yield
     except Exception as error:
         raise Rejected(about + (str(error) if isinstance(error, Rejected) else f"damaged: {error!r:.120}")) from error
 
 
-def up(value: Array) -> Array:
+def rounded_up(value: Array) -> Array:
     """At least the exact result of the one float64 operation that gave this value."""
     return value + (np.abs(value) * 2.0**-50 + TINY)
 
 
-def above(value: Array) -> Array:
+def sum_rounded_up(value: Array) -> Array:
     """At least the exact sum of up to 2^21 products of non-negative float64 numbers, summed in any order."""
     return value * (1 + 2.0**-30) + TINY
 
 
 def total(*terms: Array) -> Array:
     """At least the exact sum of a few numbers of either sign."""
-    return reduce(lambda value, term: up(value + term), terms)
+    return reduce(lambda value, term: rounded_up(value + term), terms)
 
 
 def gamma(count: Any) -> Any:
@@ -127,7 +152,7 @@ class Forms(NamedTuple):
         exact = [part.over(at) / step for part in parts]
         whole, reach = [np.rint(part) for part in exact], np.maximum(-lower[at], upper[at])
         lost = [(reach * np.abs(part - near)).sum(0) for part, near in zip(exact, whole, strict=True)]
-        return cls(at, np.sum(whole, axis=0) * step), above(np.sum(lost, axis=0) * step)
+        return cls(at, np.sum(whole, axis=0) * step), sum_rounded_up(np.sum(lost, axis=0) * step)
 
     def over(self, at: Array) -> Array:
         """The coefficients of more entries, 0 where a form has none."""
@@ -138,10 +163,10 @@ class Forms(NamedTuple):
     def of(self, value: Array) -> Array:
         """The forms of values (s, 1) or (s, R) of their entries, rounded up: (R,). Sums with slices are exact."""
         parts, lost = slices(value, len(value), 4)
-        return total(*((part * self.a).sum(0) for part in parts), above(np.abs(self.a).sum(0) * lost))
+        return total(*((part * self.a).sum(0) for part in parts), sum_rounded_up(np.abs(self.a).sum(0) * lost))
 
 
-# The network: nodes of seven kinds. Every operator of a file is expressed by them.
+# Part 2. The network: nodes of few kinds. Every operator of a file is expressed by them.
 
 
 class Value(SimpleNamespace):
@@ -223,17 +248,14 @@ class Network(SimpleNamespace):
         more = {"weights": weights, "lost": lost, "bias": bias, "terms": kernel * channels, "used": w != 0}
         return self.add("linear", [x], shape, table=table, area=area, chain=chain, exact=exact, **more)
 
-    def chain(
-        self, x: Value
-    ) -> Any:  # the chain that ends at x; moves of entries and changes of sign may stand between
+    def chain(self, x: Value) -> Any:
+        """The chain that ends at x. Moves of entries and changes of sign may stand between."""
         while (x.op == "select" and x.index.shape[1] == len(x.inputs) == 1) or (x.op == "linear" and x.exact):
             x = self.nodes[x.inputs[0]]
         return x.chain if x.op == "linear" else None
 
-    def affine(
-        self, x: Value, factor: Any, shift: Any, rounds: int = 1, gain: float = 1.0, exact: bool = False
-    ) -> Value:
-        """Compute factor x + shift, entry by entry."""
+    def affine(self, x: Value, factor: Any, shift: Any, rounds: int = 1, gain: float = 1, exact: bool = False) -> Value:
+        """Compute factor x + shift, entry by entry. `rounds`: how often the factor is rounded before it is used."""
         before, single = self.chain(x), np.abs(factor).max() if np.size(factor) == 1 else 1.0
         each = np.broadcast_to(factor, x.shape).astype(np.float64).reshape(math.prod(x.shape[:-2]), -1)
         each = each[:, :1] if (each == each[:, :1]).all() else each.reshape(-1, 1)  # a number a channel, or an entry
@@ -252,6 +274,8 @@ class Network(SimpleNamespace):
 
     def normalize(self, x: Value, axis: int, mean: Any, std: Any, scale: Any = 1.0, bias: Any = 0.0) -> Value:
         """Compute (x - mean) / std scale + bias, in whatever steps; no step leaves float32's range."""
+        # 3 roundings: of the mean, of a product and of a sum. 6: var + epsilon, root, division, times scale, times the
+        # weight that a runtime merges them with, and one more
         sides = [-1, *[1] * (len(x.shape) - axis - 1)]
         mean, std, scale, bias = (np.array(each, np.float64).reshape(sides) for each in (mean, std, scale, bias))
         require(((std >= 2.0**-40) & (std <= 2.0**40)).all(), "it divides by a deviation outside 2^-40 to 2^40")
@@ -309,52 +333,12 @@ class Network(SimpleNamespace):
         return self.add("select", inputs, shape, index=index, padded=padded)
 
 
-def _content(source: Any) -> bytes:  # of a file, or those given; no more than the limit is read
-    if not isinstance(source, bytes):
-        with open(source, "rb") as file:
-            source = file.read(LIMIT + 1)
-    require(len(source) <= LIMIT, "a file is too large")
-    return bytes(source)
+# Part 3. The file: which protobuf fields it may have, and how they are read.
 
 
 def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:  # what is there twice is not the same to all readers
     require(len(dict(pairs)) == len(pairs), "a name is there twice")
     return dict(pairs)
-
-
-def prepared(network: Network, x: Value, prepare: dict[str, Any]) -> Value:
-    """(x - mean) / std, for the layout NHWC with the channels last: computed in float32, before the file's network."""
-    mean, std, layout = _fields({"layout": "NCHW", **prepare}, "mean std layout")
-    if (mean, std) != (None, None):
-        mean, std = ([default] if v is None else v for v, default in ((mean, 0.0), (std, 1.0)))
-        x = network.normalize(x, 0, mean, std)
-    require(layout == "NCHW" or (layout == "NHWC" and len(x.shape) == 3), "the layout is unknown or of no picture")
-    return x if layout == "NCHW" else _move(network, x, _places(x).transpose(1, 2, 0))
-
-
-def _same_input(x: Array, shape: list[int], sha256: str) -> Array:
-    """The input as the claim states it: a file of shape (1, ...) holds the same input as one of shape (...)."""
-    found = hashlib.sha256(x.astype("<f4").tobytes()).hexdigest()
-    same = x.dtype == np.float32 and list(x.shape) in (shape, [1, *shape]) and found == sha256
-    given = f"this one has the shape {list(x.shape)}, {x.dtype} numbers and the SHA-256 {found}"
-    require(same, f"the certificate is about another input, of shape {shape} and SHA-256 {sha256:.64}; {given}")
-    return x.reshape(shape)
-
-
-def _same_model(weights: bytes, file: dict[str, Any], version: int) -> dict[str, Any] | None:
-    """The preparation before the model's file, which has to be the one that the claim names."""
-    names = "sha256 prepare" if version == 3 else "sha256 prepare exported_from"
-    sha256, prepare, *original = _fields(file, names)
-    found = hashlib.sha256(weights).hexdigest()
-    require(found == sha256, f"it is about another model, of SHA-256 {sha256:.64}; this one has {found}")
-    if original and original[0] is not None:  # a note: nothing is proven about the original
-        kind, before, _ = _fields(original[0], "kind sha256 because")
-        good = kind in ("model", "file") and re.fullmatch("[0-9a-f]{64}", before)
-        require(good, "the claim names the original of an exported model in another way than by kind and SHA-256")
-    return prepare  # type: ignore[no-any-return]
-
-
-# The file: which protobuf fields it may have, and how they are read.
 
 
 class Field(NamedTuple):
@@ -511,7 +495,7 @@ def _varints(data: bytes | memoryview) -> list[int]:
     return found
 
 
-# The operators: which inputs and attributes each may have, and how they are read. The table of all is further below.
+# Part 4. The operators: which inputs and attributes each may have, and how they are read.
 
 
 class Operator(NamedTuple):
@@ -940,7 +924,13 @@ def _dropout(network: Network, a: Any) -> Any:
 
 
 def _softmax(network: Network, a: Any) -> Any:
-    """Larger logits have larger probabilities, but for what float32 rounds: it is taken off, and leaves a margin."""
+    """A final softmax is taken off. What it takes is a margin in the logits, that float32 keeps in the probabilities.
+
+    Let z_c be ahead of every other logit by more than 2^-16. A runtime computes exp(z_k - z_c) / s with one s for all
+    classes. It is 1 / s for c, and at most exp(-2^-16) < 1 - 2^-17 times as much for the others. The rounding of the
+    difference, an exponential function that errs by up to 2^-19 of its result, and the rounding of both divisions take
+    less than 2^-17 together. So the probability of c is the largest in float32, too, and no other is equal to it.
+    """
     x = _node(a.x)
     good = a.last and len(x.shape) == 2 and x.shape[0] == 1 and _axes(a, [a.axis], 2) == [1]
     require(good, "it has a Softmax that is not the last operator, over the classes of one sample")
@@ -1018,7 +1008,7 @@ OPERATORS = [
 # fmt: on
 
 
-# The graph: names, shapes and types.
+# Part 5. The graph: names, shapes and types.
 
 
 def read_opset(model: SimpleNamespace) -> int:
@@ -1057,6 +1047,16 @@ def check_declared(one: SimpleNamespace, value: Any, symbols: dict[str, int]) ->
         known = symbols.setdefault(dim.dim_param, side) if dim.dim_param else side
         good = dim.dim_value in (None, side) and known == side
         require(good, f"{one.name!r:.40} is declared with another shape than {value.shape}")
+
+
+def prepared(network: Network, x: Value, prepare: dict[str, Any]) -> Value:
+    """(x - mean) / std, for the layout NHWC with the channels last: computed in float32, before the file's network."""
+    mean, std, layout = _fields({"layout": "NCHW", **prepare}, "mean std layout")
+    if (mean, std) != (None, None):
+        mean, std = ([default] if v is None else v for v, default in ((mean, 0.0), (std, 1.0)))
+        x = network.normalize(x, 0, mean, std)
+    require(layout == "NCHW" or (layout == "NHWC" and len(x.shape) == 3), "the layout is unknown or of no picture")
+    return x if layout == "NCHW" else _move(network, x, _places(x).transpose(1, 2, 0))
 
 
 @_sentence("the model: ")
@@ -1103,6 +1103,9 @@ def compute(network: Network, node: SimpleNamespace, opset: int, values: dict[st
     inputs, attributes = read_inputs(node, operator.inputs.split(), values), read_attributes(node, operator.attributes)
     given = SimpleNamespace(opset=opset, last=last, given=len(node.input), **inputs, **attributes)
     return operator.function(network, given)
+
+
+# Part 6. The question: the input, its ball, and the members of the ball.
 
 
 def _exact(given: Any, n: int) -> Array:
@@ -1156,12 +1159,12 @@ class Question(SimpleNamespace):
         """
         a, lower, upper = forms.a, self.lower[forms.at, None], self.upper[forms.at, None]
         members, eps = self.members[:, forms.at], np.nextafter(float(self.eps), np.inf)
-        best = above(members @ np.maximum(a * lower, a * upper))
+        best = sum_rounded_up(members @ np.maximum(a * lower, a * upper))
         moving = np.abs(a) * (np.where(a > 0, upper, lower) != 0)
         if self.norm == "2":
-            best = np.minimum(best, above(np.sqrt(above(members @ moving**2)) * eps))
+            best = np.minimum(best, sum_rounded_up(np.sqrt(sum_rounded_up(members @ moving**2)) * eps))
         elif self.norm == "1":
-            best = np.minimum(best, above(np.stack([(moving.T * m).max(1, initial=0) for m in members]) * eps))
+            best = np.minimum(best, sum_rounded_up(np.stack([(moving.T * m).max(1, initial=0) for m in members]) * eps))
         return best
 
     def hold(self, points: Array) -> None:
@@ -1174,6 +1177,9 @@ class Question(SimpleNamespace):
         size = {"inf": 0, "1": abs(step).sum(1).max(), "2": (step**2).sum(1).max()}[self.norm]
         inside &= size <= (self.eps * unit) ** (2 if self.norm == "2" else 1)
         require(inside, "a stored point is not in its ball")
+
+
+# Part 7. The proof. Every class and function of it is about one network and one question.
 
 
 class Leaf(NamedTuple):
@@ -1203,8 +1209,8 @@ class Prover(SimpleNamespace):
         self.few: int = max(1, ENTRIES // max(node.count for node in network.nodes))  # forms at a time
         self.radius: list[Array] = [np.zeros((2, len(question.x), 1))]
         self.at: Array = question.x[:, None] if points is None else points.reshape(len(points), -1).astype(np.float64).T
-        self.lower: list[Array] = [-up(-(question.x + question.lower))[:, None] if points is None else self.at]
-        self.upper: list[Array] = [up(question.x + question.upper)[:, None] if points is None else self.at]
+        self.lower: list[Array] = [-rounded_up(-(question.x + question.lower))[:, None] if points is None else self.at]
+        self.upper: list[Array] = [rounded_up(question.x + question.upper)[:, None] if points is None else self.at]
         for _ in self.nodes[1:] if points is not None else []:
             self.append()
 
@@ -1220,7 +1226,7 @@ class Prover(SimpleNamespace):
         for kept, end in zip((self.lower, self.upper, self.radius), (lower, upper, radii), strict=True):
             kept.append(end)
 
-    def interval(self, node: Value, ends: list[tuple[Array, Array]], reach: list[Array]) -> tuple[Array, Array, Array]:
+    def interval(self, node: Value, ends: list[Ends], reach: list[Array]) -> Interval:
         """The lower ends, upper ends and radii of a node. A constant and a maximum round nothing."""
         none = np.zeros((2, node.count, ends[0][0].shape[1] if ends else self.at.shape[1]))
         if node.op == "constant":
@@ -1241,44 +1247,40 @@ class Prover(SimpleNamespace):
         if node.op == "curve":
             (low, high), radii = ends[0], none + np.array([CURVED, 0.0])[:, None, None]
             radius = radii[self.reals]
-            return -up(radius - curve(low, node.odd)[0]), up(curve(high, node.odd)[1] + radius), radii
+            return -rounded_up(radius - curve(low, node.odd)[0]), rounded_up(curve(high, node.odd)[1] + radius), radii
         return self.interval_of_relu(node, *ends[0], reach[0])
 
-    def interval_of_larger(self, first: Any, ahead: Any, other: Any) -> tuple[Array, Array]:
+    def interval_of_larger(self, first: Any, ahead: Any, other: Any) -> Ends:
         """max(a, b) lies between the larger ends of both, and is a + relu(b - a)."""
         lower = np.maximum(np.maximum(first[0], other[0]), -total(-first[0], -ahead[0]))
         return lower, np.minimum(np.maximum(first[1], other[1]), total(first[1], ahead[1]))
 
-    def interval_of_relu(self, node: Value, lower: Array, upper: Array, reach: Array) -> tuple[Array, Array, Array]:
+    def interval_of_relu(self, node: Value, lower: Array, upper: Array, reach: Array) -> Interval:
         """A relu with a slope below 0 rounds one product; the others round nothing.
 
         float64 rounds the ends here, by a share of 2^-52. Each radius is larger by more than that than the true error.
         """
         slope = node.slope[:, None]
-        radii = np.stack([above(gamma(1) * reach + FLUSHED), above(OWN * reach)]) * (slope > 0)
+        radii = np.stack([sum_rounded_up(gamma(1) * reach + FLUSHED), sum_rounded_up(OWN * reach)]) * (slope > 0)
         lower, upper = (np.maximum(end, end * slope) for end in (lower, upper))
         return lower - radii[self.reals], upper + radii[self.reals], radii
 
-    def interval_of_sum(
-        self, node: Value, ends: list[tuple[Array, Array]], reach: list[Array]
-    ) -> tuple[Array, Array, Array]:
+    def interval_of_sum(self, node: Value, ends: list[Ends], reach: list[Array]) -> Interval:
         """A sum of two values rounds once. Merged into the chain of one of them, the other meets all its additions."""
         merged = [0.0 if chain is None else gamma(chain.terms + chain.summands) for chain in node.chains]
         size = sum((gamma(1) + share) * far for share, far in zip(merged, reach, strict=True))
-        radii = np.stack([above(size + FLUSHED), np.zeros_like(reach[0])])
+        radii = np.stack([sum_rounded_up(size + FLUSHED), np.zeros_like(reach[0])])
         (low, high), (other_low, other_high) = ends
         radius = radii[self.reals]
         return -total(-low, -other_low, radius), total(high, other_high, radius), radii
 
-    def interval_of_linear(
-        self, node: Value, lower: Array, upper: Array, reach: Array, none: Array
-    ) -> tuple[Array, Array, Array]:
+    def interval_of_linear(self, node: Value, lower: Array, upper: Array, reach: Array, none: Array) -> Interval:
         """W x + b, with x = middle + rest: W middle is summed exactly, |rest| is at most half the interval's width."""
         radii = none if node.exact else self.rounding(node, lower, upper, reach)
         step = _grid(reach, BITS)
         middle = np.rint((lower + upper) / 2 / step) * step
-        width = up(np.maximum(upper - middle, middle - lower))
-        spread = above(node.push(sum(map(np.abs, node.weights)), width))
+        width = rounded_up(np.maximum(upper - middle, middle - lower))
+        spread = sum_rounded_up(node.push(sum(map(np.abs, node.weights)), width))
         terms = [node.bias[:, None], *(node.push(weight, middle) for weight in node.weights)]
         radius = radii[self.reals]
         return -total(*(-term for term in terms), spread, radius), total(*terms, spread, radius), radii
@@ -1296,14 +1298,14 @@ class Prover(SimpleNamespace):
         far, first = reach.max(0), np.maximum(-self.lower[chain.reads], self.upper[chain.reads]).max(0)
         left_out = node.terms * far * node.lost
         flushed = FLUSHED * chain.gain * (chain.terms + chain.summands + 2) * (1 + np.maximum(far, first))
-        size = above(plus + minus + left_out + flushed)
+        size = sum_rounded_up(plus + minus + left_out + flushed)
         require(max(size.max(), chain.gain) < LARGEST, "undecided, rounding: float32 may overflow")
-        early = above(gamma(1 + chain.rounds) * size + left_out + flushed)
+        early = sum_rounded_up(gamma(1 + chain.rounds) * size + left_out + flushed)
         products = node.push(node.used.astype(float), (reach > 0).astype(float))  # to add 0 rounds nothing
         late = gamma(products + chain.summands) * (np.maximum(plus, minus) + early)
         if node.inputs[0] != chain.reads:  # a summand of a chain that began before may meet all additions of the chain
             late = late + gamma(chain.terms + chain.summands) * (np.abs(bias) + early)
-        return np.stack([above(late + early), above(OWN * size + left_out)])
+        return np.stack([sum_rounded_up(late + early), sum_rounded_up(OWN * size + left_out)])
 
     def one_sided_sums(self, node: Value, lower: Array, upper: Array) -> tuple[Array, Array]:
         """The largest sums of positive terms and of negative terms of W x + b, in magnitude; not yet rounded up."""
@@ -1322,7 +1324,7 @@ class Prover(SimpleNamespace):
         while pending:
             number = max(pending)
             forms, lost = Forms.rounded(pending.pop(number), self.lower[number], self.upper[number])
-            of_errors = above((self.radius[number][:, forms.at] * np.abs(forms.a)).sum(1))
+            of_errors = sum_rounded_up((self.radius[number][:, forms.at] * np.abs(forms.a)).sum(1))
             parts, added = self.pulled(self.nodes[number], forms, leaf)
             constant = total(constant, lost, of_errors, added)
             if number == 0:
@@ -1332,7 +1334,7 @@ class Prover(SimpleNamespace):
                 if read:
                     pending.setdefault(source, []).extend(read)
         ends = self.whole and self.question.suprema(of_input)
-        return up(total(of_input.of(self.at[of_input.at]), constant)[:, None] + ends)
+        return rounded_up(total(of_input.of(self.at[of_input.at]), constant)[:, None] + ends)
 
     def pulled(self, node: Value, forms: Forms, leaf: Leaf | None) -> tuple[list[list[Forms]], Array]:
         """Forms of each input of a node, whose sum is at least the given forms of the node; and what is added."""
@@ -1372,7 +1374,7 @@ class Prover(SimpleNamespace):
         sides = np.where(least >= 0, 1, np.where(most <= 0, -1, sides))  # of points, one may be open and another not
         line, offset = line_above(least, most, slope)
         chosen = np.where(sides > 0, 1.0, np.where(sides < 0, slope, np.where(a > 0, line, below)))
-        added = above((np.maximum(a, 0) * (sides == 0) * offset).sum(0))
+        added = sum_rounded_up((np.maximum(a, 0) * (sides == 0) * offset).sum(0))
         parts = [Forms(forms.at, forms.a * np.where(low >= 0, 1.0, node.slope[forms.at, None]))]
         parts[0].a[open_] = a * chosen
         if multipliers.any():
@@ -1394,7 +1396,7 @@ class Prover(SimpleNamespace):
         """
         positive = np.maximum(multipliers, 0) * (sides <= 0)
         negative = np.maximum(-multipliers, 0) * (sides >= 0)
-        return above((positive * -least + negative * most).sum(0))
+        return sum_rounded_up((positive * -least + negative * most).sum(0))
 
     def choose(self, node: Value, forms: Forms, split: bool) -> tuple[list[list[Forms]], Array]:
         """Forms of max(a, b) as such of a, relu(b - a) and b, nowhere smaller with what is added.
@@ -1411,7 +1413,9 @@ class Prover(SimpleNamespace):
         least, most = np.where(from_b, b_low, a_low), np.maximum(a_high, b_high)
         slope = np.where(least >= u, 1.0, (most - u) / np.maximum(most - least, 2.0**-200))
         slope = np.rint(slope * 2.0**20) / 2.0**20
-        offset = np.maximum(up(np.maximum(least, u) + up(-slope * least)), up(most + up(-slope * most)))  # at both ends
+        offset = np.maximum(
+            rounded_up(np.maximum(least, u) + rounded_up(-slope * least)), rounded_up(most + rounded_up(-slope * most))
+        )  # at both ends
         a, b = ((low + 2 * high) / 3 for low, high in ((a_low, a_high), (b_low, b_high)))
         rise = high / np.maximum(high - low, 2.0**-200)
         line = slope * np.where(from_b, b, a) + offset < a + rise * (b - a - low)
@@ -1529,7 +1533,10 @@ class Prover(SimpleNamespace):
 def line_above(least: Array, most: Array, slope: Array) -> tuple[Array, Array]:
     """The line s z + t through relu's values at both ends: s of 20 bits, t rounded up until it is not below either."""
     line = np.rint((most - slope * least) / np.maximum(most - least, 2.0**-200) * 2.0**20) / 2.0**20
-    at_least, at_most = total(up(slope * least), up(-line * least)), up(most + up(-line * most))
+    at_least, at_most = (
+        total(rounded_up(slope * least), rounded_up(-line * least)),
+        rounded_up(most + rounded_up(-line * most)),
+    )
     return line, np.maximum(0, np.maximum(at_least, at_most))
 
 
@@ -1549,11 +1556,14 @@ def curve(z: Array, odd: bool) -> tuple[Array, Array, Array, Array]:
         power = power * power
     q = 1 / (1 + power)
     low, high = np.where(t < 64, q * (1 - 2.0**-36), 0.0), q * (1 + 2.0**-36)
-    slopes = -up(-factor * (low * (1 - low))), up(factor * (high * (1 - high)))  # q <= 1/2, up to rounding
+    slopes = (
+        -rounded_up(-factor * (low * (1 - low))),
+        rounded_up(factor * (high * (1 - high))),
+    )  # q <= 1/2, up to rounding
     if odd:
         low, high = 2 * low - 1, 2 * high - 1
     turned = (-high, -low) if odd else (1 - high, 1 - low)  # at |z|
-    return -up(-np.where(z < 0, low, turned[0])), up(np.where(z < 0, high, turned[1])), *slopes
+    return -rounded_up(-np.where(z < 0, low, turned[0])), rounded_up(np.where(z < 0, high, turned[1])), *slopes
 
 
 def lines_of_curve(least: Array, most: Array, odd: bool) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
@@ -1562,7 +1572,7 @@ def lines_of_curve(least: Array, most: Array, odd: bool) -> tuple[tuple[Array, A
     The curve turned around 0 is 1 minus the curve, or minus it. So a line above it on [-most, -least] gives one below.
     """
     slope, offset = line_above_curve(-most, -least, odd)
-    return line_above_curve(least, most, odd), (slope, -up(offset - (0.0 if odd else 1.0)))
+    return line_above_curve(least, most, odd), (slope, -rounded_up(offset - (0.0 if odd else 1.0)))
 
 
 def line_above_curve(least: Array, most: Array, odd: bool) -> tuple[Array, Array]:
@@ -1586,9 +1596,11 @@ def line_above_curve(least: Array, most: Array, odd: bool) -> tuple[Array, Array
     by_chord = (most <= 0) | (ending * (most - least) > last - start)
     slope = np.where(by_chord, (last - start) / np.maximum(most - least, 2.0**-40), steep)
     slope = np.rint(np.clip(slope, 0, 1) * 2.0**20) / 2.0**20
-    rise = np.maximum(up(up(steep - slope) * (right - d)), up(up(slope - flat) * (d - left)))
-    concave = total(value, up(-slope * d), np.maximum(rise, 0))
-    convex, at_most = up(first + up(-slope * least)), up(last + up(-slope * most))
+    rise = np.maximum(
+        rounded_up(rounded_up(steep - slope) * (right - d)), rounded_up(rounded_up(slope - flat) * (d - left))
+    )
+    concave = total(value, rounded_up(-slope * d), np.maximum(rise, 0))
+    convex, at_most = rounded_up(first + rounded_up(-slope * least)), rounded_up(last + rounded_up(-slope * most))
     return slope, np.maximum(np.where(least < 0, convex, -np.inf), np.where(most > 0, concave, at_most))
 
 
@@ -1610,6 +1622,18 @@ def read_trees(tree: Array, units: int, count: int) -> tuple[Array, Array]:
             leaves.append(sides)
     require(number == count - 1 and not waiting, "a tree is of no rival, or has a side that is not there")
     return np.array(trees, int), np.array(leaves)
+
+
+# Part 8. The certificate: a claim is read, derived again and compared.
+
+
+def _content(source: Any) -> bytes:
+    """The bytes of a file, or those given; no more than the limit is read."""
+    if not isinstance(source, bytes):
+        with open(source, "rb") as file:
+            source = file.read(LIMIT + 1)
+    require(len(source) <= LIMIT, "a file is too large")
+    return bytes(source)
 
 
 def read_array(data: bytes) -> Array:
@@ -1639,6 +1663,49 @@ def _fields(given: dict[str, Any], names: str) -> list[Any]:  # the values of th
     return [given[name] for name in names.split()]
 
 
+def _same_input(x: Array, shape: list[int], sha256: str) -> Array:
+    """The input as the claim states it: a file of shape (1, ...) holds the same input as one of shape (...)."""
+    found = hashlib.sha256(x.astype("<f4").tobytes()).hexdigest()
+    same = x.dtype == np.float32 and list(x.shape) in (shape, [1, *shape]) and found == sha256
+    given = f"this one has the shape {list(x.shape)}, {x.dtype} numbers and the SHA-256 {found}"
+    require(same, f"the certificate is about another input, of shape {shape} and SHA-256 {sha256:.64}; {given}")
+    return x.reshape(shape)
+
+
+def _same_model(weights: bytes, file: dict[str, Any], version: int) -> dict[str, Any] | None:
+    """The preparation before the model's file, which has to be the one that the claim names."""
+    names = "sha256 prepare" if version == 3 else "sha256 prepare exported_from"
+    sha256, prepare, *original = _fields(file, names)
+    found = hashlib.sha256(weights).hexdigest()
+    require(found == sha256, f"it is about another model, of SHA-256 {sha256:.64}; this one has {found}")
+    if original and original[0] is not None:  # a note: nothing is proven about the original
+        kind, before, _ = _fields(original[0], "kind sha256 because")
+        good = kind in ("model", "file") and re.fullmatch("[0-9a-f]{64}", before)
+        require(good, "the claim names the original of an exported model in another way than by kind and SHA-256")
+    return prepare  # type: ignore[no-any-return]
+
+
+def _stated_ball(ball: dict[str, Any], arrays: dict[Any, Any]) -> dict[str, Any]:
+    """The ball with arrays in the place of their names."""
+    ends = ball["domain"]
+    require(ends is None or (isinstance(ends, list) and len(ends) == 2), "the domain is neither null nor two ends")
+    ends = ends and [arrays.pop(end, end) for end in ends]
+    return {**ball, "eps": arrays.pop(ball["eps"], ball["eps"]), "domain": ends}
+
+
+def _claimed_ends(claims: dict[str, Any], arrays: dict[Any, Any], groups: int) -> tuple[list[tuple[Array, Any]], Any]:
+    """The claimed ends as `Claim.ends` holds them, and the points at which the lower ones are reached."""
+    upper, lower, at, reals = _fields(claims, "upper lower points reals")
+    points = None if at is None else np.moveaxis(arrays.pop(at), -1, 0)
+    pairs = [(upper, lower), *([] if reals is None else [_fields(reals, "upper lower")])]
+    ends = [(arrays.pop(most), None if least is None else arrays.pop(least)) for most, least in pairs]
+    held = [end for pair in ends for end in pair if end is not None]
+    fits = all(end.shape == (1 + groups,) for end in held)
+    require(fits, "an array of ends does not have one number for B and one for every B_u")
+    require(all(end.dtype == np.float64 for end in held), "an array of ends does not hold float64 numbers")
+    return ends, points
+
+
 class Claim(SimpleNamespace):
     """What a certificate claims about a network and an input. Only `prove` makes it more than a claim.
 
@@ -1648,6 +1715,7 @@ class Claim(SimpleNamespace):
 
     @classmethod
     def read(cls, certificate: Any, model: Any, given: Any) -> Claim:
+        """The claim of a certificate about this model and this input; every array is taken out where it is named."""
         members, weights, x = read_members(certificate), _content(model), read_array(_content(given))
         claim = json.loads(members.pop("claim.json"), object_pairs_hook=_unique)
         require(all(name.endswith(".npy") for name in members), "a member has a name that does not end in .npy")
@@ -1657,34 +1725,18 @@ class Claim(SimpleNamespace):
         names = "input model ball groups target rivals claims made_with format version"
         about, file, ball, groups, target, rivals, claims, *_ = _fields(claim, names)
         x = _same_input(x, *_fields(about, "shape sha256"))
-        prepare = _same_model(weights, file, claim["version"])
-        ends, (count, mask) = (
-            ball["domain"],
-            _fields({"count": 0, "mask": None} if groups is None else groups, "count mask"),
-        )
-        good = ends is None or (isinstance(ends, list) and len(ends) == 2)
-        require(good and type(count) is int, "the domain is neither null nor two ends, or the number of groups is none")
-        stated = {
-            **ball,
-            "eps": arrays.pop(ball["eps"], ball["eps"]),
-            "domain": ends and [arrays.pop(v, v) for v in ends],
-        }
-        network, groups = read_network(weights, x.shape, prepare, claim["version"] > 3), arrays.pop(mask, None)
-        question = Question(x, stated, groups, count, target, rivals)
-        upper, lower, at, reals = _fields(claims, "upper lower points reals")
-        points: Any = None if at is None else np.moveaxis(arrays.pop(at), -1, 0)
-        pairs = [(upper, lower), *([] if reals is None else [_fields(reals, "upper lower")])]
-        sides = [(arrays.pop(high), None if low is None else arrays.pop(low)) for high, low in pairs]
-        shapes = {side.shape for pair in sides for side in pair if side is not None}
-        require(shapes == {(1 + count,)}, "an array of ends does not have one number for B and one for every B_u")
-        exact = all(side.dtype == np.float64 for pair in sides for side in pair if side is not None)
-        require(exact, "an array of ends does not hold float64 numbers")
+        network = read_network(weights, x.shape, _same_model(weights, file, claim["version"]), claim["version"] > 3)
+        count, mask = _fields({"count": 0, "mask": None} if groups is None else groups, "count mask")
+        require(type(count) is int, "the number of groups is none")
+        stated, members_of_groups = _stated_ball(ball, arrays), arrays.pop(mask, None)
+        question = Question(x, stated, members_of_groups, count, target, rivals)
+        ends, points = _claimed_ends(claims, arrays, count)
         stored = [name for name in ("intervals", "roots", "tree", "slopes", "multipliers") if f"{name}.npy" in arrays]
         proof = {name: arrays.pop(f"{name}.npy") for name in stored}
         require(not arrays, f"the certificate has members that nothing names: {sorted(arrays)[:3]}")
         return cls(
-            network=network, question=question, proof=proof, points=points, ends=sides, x=x, mask=groups, file=file,
-            input=about["sha256"], ball=ball, stated=stated, target=target, rivals=rivals, groups=count,
+            network=network, question=question, proof=proof, points=points, ends=ends, x=x, mask=members_of_groups,
+            file=file, input=about["sha256"], ball=ball, stated=stated, target=target, rivals=rivals, groups=count,
             every=len(rivals) == network.nodes[-1].count - 1, margin=network.decision_margin,
         )  # fmt: skip
 
@@ -1732,7 +1784,8 @@ def check(certificate: Any, model: Any, given: Any) -> str:
     return "\n".join([sentence(claim), *details(claim)])
 
 
-# A dossier. Every member that a person reads is written again from the certificates, and compared byte for byte.
+# Part 9. The dossier. Every member that a person reads is written again from the certificates, and compared byte for
+# byte.
 
 TEXTS = {  # SHA-256 of the pages without their figures, as Proofmap has them: other texts could say anything
     "templates/README.txt": "18ecfaa3d72c458ae7767481a44c861cec492a36a719f710a446df2b2e80b9f3",
@@ -2086,7 +2139,7 @@ def check_dossier(path: Any) -> tuple[str, int]:
     return f"{counts}; model SHA-256 {hash_of(members[model])}", proven
 
 
-# The words of the verdict. Every number is rounded to the side on which its sentence stays true.
+# Part 10. The words of the verdict. Every number is rounded to the side on which its sentence stays true.
 
 
 def number(value: Any, rounding: str, digits: int = 3) -> str:
@@ -2196,6 +2249,9 @@ def pairs(most: Array, least: Array) -> Array:
     """How many groups each group is proven to count more than, (G,)."""
     found: Array = len(least) - 1 - np.searchsorted(np.sort(least[1:]), most[1:], side="right")
     return found
+
+
+# Part 11. The command.
 
 
 def say(text: str) -> None:

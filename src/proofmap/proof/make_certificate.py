@@ -179,6 +179,8 @@ def _trees(
             "got a network with max pools, or whose file orders its ReLUs otherwise, expected one of layers and ReLUs "
             "for a certificate with trees: take leaves=0"
         )
+    if not bends:
+        return {}  # an affine network: the first bounds are exact, and there is nothing to split
     known = {}
     for node, ends in zip(bends, np.split(stored.astype(np.float64), np.cumsum(sizes)[:-1], axis=1), strict=True):
         value = graph[node.inputs[0]]

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 from proofmap.bench.compare import column
+from proofmap.bench.marks import Mark
 from proofmap.bench.mean_ranks import MEAN_RANK
-from proofmap.bench.statistics import CSV_COLUMNS, Cell, Column, Mark, Table
+from proofmap.bench.statistics import CSV_COLUMNS, Cell, Column, Table
 from proofmap.errors import FileError
 from proofmap.metrics import METRICS
 from proofmap.sources.limited_reads import read_text
@@ -23,6 +24,8 @@ from proofmap.text.wording import plural
 
 _UNNAMED = "a table that does not name its model and data"
 _COLUMNS = {**{name: column(kind) for name, kind in METRICS.items()}, MEAN_RANK.name: MEAN_RANK}
+_BEFORE_INTERVALS = [name for name in CSV_COLUMNS if name != "interval"]
+_EARLIER_COLUMNS = (_BEFORE_INTERVALS, _BEFORE_INTERVALS[:-1])  # the columns of files of earlier versions
 _Entry: TypeAlias = tuple[str, dict[str, Any]]  # its place in the file, and its values by column
 
 
@@ -52,9 +55,9 @@ def _csv(path: Path, text: str) -> tuple[str, Iterator[_Entry]]:
         head, *lines = list(csv.reader(io.StringIO(text), strict=True)) or [[]]
     except csv.Error as error:
         raise FileError(f"{path} is no CSV table: {error}") from error
-    if head not in (CSV_COLUMNS, CSV_COLUMNS[:-1]):
+    if head not in (CSV_COLUMNS, *_EARLIER_COLUMNS):
         raise FileError(f"{path} starts with {','.join(head)!r:.80}, expected the head {','.join(CSV_COLUMNS)}")
-    titles = {line[-1] for line in lines if len(line) == len(CSV_COLUMNS) == len(head)}
+    titles = {line[-1] for line in lines if len(line) == len(head) and head[-1] == CSV_COLUMNS[-1]}
     if len(titles) > 1:
         raise FileError(f"{path} compares methods on {', and on '.join(sorted(titles))!s:.160}, expected one")
     title = next(iter(titles), "") or f"{path.name}, {_UNNAMED}"

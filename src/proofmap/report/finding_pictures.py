@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from proofmap.explainers import Explanation
-from proofmap.explainers.statements.proven_ranks import Ranks, ranks, searched
+from proofmap.explainers.statements.proven_ranks import Ranks, is_sequence, ranks, searched
+from proofmap.plots.figure_look import colours
 from proofmap.plots.outline import outline
-from proofmap.plots.overlay import Array, coloured, colours, ends, overlaid, picture_of, pixels_of
+from proofmap.plots.overlay import Array, coloured, ends, layers, picture_of, pixels_of
 from proofmap.plots.score_chart import MAX_WHISKER_RATIO
 from proofmap.text.group_places import first_names, largest
 
@@ -76,8 +77,8 @@ class ScoreBar:
 
 
 def maps(e: Explanation, name: str) -> Maps | None:
-    """Return the panels for an explanation of one sample; None if the sample is not an image."""
-    if e.x.ndim not in (3, 4):
+    """Return the panels for an explanation of one sample; None if the sample is not an image, as tokens are none."""
+    if e.x.ndim not in (3, 4) or is_sequence(e):
         return None
     picture, values = picture_of(e.x[0]), pixels_of(e.attributions[0])
     low, high = ends(values, e.signed)
@@ -91,7 +92,7 @@ def maps(e: Explanation, name: str) -> Maps | None:
     return Maps(
         _panel(picture, f"The input {name}: a {kind} picture of {tall} rows and {wide} columns of pixels."),
         _panel(coloured(values, low, high, e.signed), f"Map of the scores. {seen}", mask, marks),
-        _panel(overlaid(picture, values, high, e.signed), f"The input with its scores laid over it. {seen}"),
+        _panel(layers(picture, values, high, e.signed).pixels, f"The input with its scores laid over it. {seen}"),
         low,
         high,
     )
@@ -150,7 +151,11 @@ def places(e: Explanation, most: int) -> list[Place]:
     """Return the groups with the largest absolute scores, for an explanation of one sample."""
     scores = e.scores[0].double().cpu().numpy()
     sides = [over.frozen[0] for over in (e.overlap, e.opposite) if over is not None and over.frozen.shape[1]]
-    shown = largest(scores, e.mask[0].cpu().numpy(), most, columns_of(e))
+    mask = e.mask[0].cpu().numpy()
+    if is_sequence(e):
+        shown = largest(scores, mask[:, 0], most, [f"token {at}" for at in range(len(mask))])
+    else:
+        shown = largest(scores, mask, most, columns_of(e))
     known = searched(e)
     intervals, proven = e.intervals[0].tolist(), ranks(e, 0).proven
     return [

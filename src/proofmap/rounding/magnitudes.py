@@ -239,7 +239,7 @@ def _softmax(node: Node, x: Interval) -> Magnitudes:
 # Float32 rounding errors of a curve's values. torch's own are at most 16 u (1 + |x| + |y|), or 16 u (1 + |y|) for
 # curves between -1 and 1, or 16 u |y| for powers, exp and log. Lines through them, found in float64, add 8.
 CURVE_ERRORS = 24
-_LARGEST_SLOPE = 2.0
+_LARGEST_SLOPE = 2.0  # at least the steepest slope of every curve without parameters
 _FLOAT32_UNIT = 2.0**-24
 _UNDERFLOWS = 2.0**-124  # a few underflow errors of float32, where denormals may count as 0
 # Rounding errors of exp in softmax, 32 ulps: torch's fastest kernels (attention on a CPU) allow themselves 20.

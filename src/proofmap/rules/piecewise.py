@@ -77,7 +77,9 @@ class ReLU(TwoPieces):
         return []
 
     def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
-        """Where l < 0 < u:  s·x <= y <= u (x - l) / (u - l)  for every s in [0, 1];
+        """Bound y = max(x, 0) on [l, u] by two lines.
+
+        Where l < 0 < u:  s·x <= y <= u (x - l) / (u - l)  for every s in [0, 1];
         s = 1 where u > -l, else 0, keeps the smaller area (CROWN, Zhang et al. 2018). Elsewhere y is 0 or x.
         """
         negative = x.lower.clamp(max=0)

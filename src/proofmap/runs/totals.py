@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors.numpy import save
@@ -23,6 +23,12 @@ from proofmap.storage.resumable_folder import write_piece
 from proofmap.text.verdict import Witness
 from proofmap.text.wording import around, bound_name
 from proofmap.verify.objective import decides
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+
+    from proofmap.plots.figure_page import Picture
 
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _HISTOGRAM_BINS = 20
@@ -141,6 +147,30 @@ class Totals:
         from proofmap.runs.totals_figure import draw  # imports matplotlib, which is slow
 
         write_piece(folder, DRAWING, draw(self))
+
+    def plot(
+        self,
+        *,
+        ax: Axes | Iterable[Any] | None = None,
+        cmap: str | Colormap | None = None,
+        title: str | None = None,
+        panels: str | Sequence[str] | None = None,
+    ) -> Picture:
+        """Draw the histogram of the overlaps and the mean map of each class.
+
+        Args:
+            ax: The axes of the histogram, with panels="overlaps". By default a new figure.
+            cmap: The colour map of the mean maps.
+            title: The title.
+            panels: "overlaps", "maps" or both.
+
+        Returns:
+            The figure; with `ax`, the figure of these axes.
+        """
+        from proofmap.plots.figure_look import Look  # imports matplotlib, which is slow
+        from proofmap.runs.totals_figure import plot_totals
+
+        return plot_totals(self, Look(ax, cmap, title, panels))
 
     @property
     def files(self) -> dict[str, bytes]:

@@ -6,37 +6,69 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
-from matplotlib import style
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure, SubFigure
+from matplotlib import rc_context, style
+from matplotlib.axes import Axes
+from matplotlib.figure import SubFigure
 from matplotlib.ticker import MaxNLocator
 
-from proofmap.plots.overlay import OTHER_COLOUR, PROVEN_COLOUR, colours, ends
+from proofmap.errors import InputError
+from proofmap.plots.figure_look import Look, figure_of, line_colour
+from proofmap.plots.figure_page import PLAIN_STYLE, Picture, fit, page_width, scaled, white_figure
+from proofmap.plots.overlay import OTHER_COLOUR, ends
 from proofmap.runs.totals import Totals
 from proofmap.text.verdict_wording import counted_proven
 from proofmap.text.wording import share
 from proofmap.verify.objective import decides
 
+_WIDTH, _HEIGHT = 9.5, 4.2  # inches
+_PANELS = {"overlaps": 1.0, "maps": 1.2}  # the panels with their relative widths
 _MAX_MAPS = 12  # mean maps in the figure
 _MAPS_PER_ROW = 4
 _MAX_VARIABLE_NAMES = 24  # more names do not fit on the axis
 
 
 def draw(totals: Totals) -> bytes:
-    """Return the figure as PNG, independent of the user's matplotlib style; dollar signs in names are plain text."""
-    with style.context(["default", {"text.parse_math": False}]):
-        figure = Figure(figsize=(9.5, 4.2), layout="constrained")
-        FigureCanvasAgg(figure)
-        sides: Any = figure.subfigures(1, 2, width_ratios=(1, 1.2))
-        _overlaps(sides[0], totals)
-        _maps(sides[1], totals)
-        content = BytesIO()
-        figure.savefig(content, format="png", dpi=150, facecolor="white")
+    """Return the figure as PNG, independent of the user's matplotlib style."""
+    content = BytesIO()
+    with style.context("default"):
+        plot_totals(totals).savefig(content, format="png", dpi=150, facecolor="white")
     return content.getvalue()
 
 
-def _overlaps(figure: SubFigure, totals: Totals) -> None:
-    panel = figure.subplots()
+def plot_totals(totals: Totals, look: Look | None = None) -> Picture:
+    """Draw the panels "overlaps" and "maps" side by side; dollar signs in names are plain text.
+
+    Given axes take the panel "overlaps" alone, since the mean maps need an area of several axes.
+    """
+    look = look or Look()
+    chosen = look.chosen(list(_PANELS))
+    if look.ax is not None:
+        if chosen != ["overlaps"]:
+            raise InputError(f"got axes for the panels {chosen}, expected panels='overlaps': mean maps need a figure")
+        panels = look.axes(1)
+        with rc_context({"text.parse_math": False}):
+            _overlaps(panels[0], totals, look)
+            panels[0].set_title(look.heading(_title(totals)))
+        return figure_of(panels)
+    with rc_context(PLAIN_STYLE):
+        shares = [_PANELS[name] for name in chosen]
+        width = page_width(_WIDTH * sum(shares) / sum(_PANELS.values()))
+        figure = white_figure(width, _HEIGHT * min(1.0, 0.3 + width / _WIDTH), layout="constrained")
+        heading = look.heading("")
+        if heading:
+            figure.suptitle(fit(heading, 0.98 * width, scaled(11)), fontsize=scaled(11))
+        sides: Any = figure.subfigures(1, len(chosen), width_ratios=shares, squeeze=False)[0]
+        for name, side in zip(chosen, sides, strict=True):
+            if name == "overlaps":
+                panel = side.subplots()
+                _overlaps(panel, totals, look)
+                panel.set_title(fit(_title(totals), width * _PANELS[name] / sum(shares), scaled(9)), fontsize=scaled(9))
+            else:
+                _maps(side, totals, look)
+        return figure
+
+
+def _overlaps(panel: Axes, totals: Totals, look: Look) -> None:
     panel.spines[["top", "right"]].set_visible(False)
     if totals.overlap is None:
         panel.set_axis_off()
@@ -44,13 +76,12 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
         return
     edges = np.array(totals.overlap.edges)
     sure = edges[1:] <= 0 if totals.certified is not None else np.zeros(len(edges) - 1, dtype=bool)
-    colours = [PROVEN_COLOUR if yes else OTHER_COLOUR for yes in sure]
+    colours = [look.pair[0] if yes else OTHER_COLOUR for yes in sure]
     panel.bar(edges[:-1], totals.overlap.counts, np.diff(edges), align="edge", color=colours, edgecolor="white")
     if decides(totals.objective):
-        panel.axvline(0, color="black", linewidth=1)
+        panel.axvline(0, color=line_colour(), linewidth=1)
     panel.set_xlabel(_axis_label(totals))
     panel.set_ylabel("samples")
-    panel.set_title(_title(totals), fontsize=9)
     panel.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
@@ -74,23 +105,23 @@ def _axis_label(totals: Totals) -> str:
     return "adversarial overlap AO(B)" if decides(totals.objective) else f"largest objective '{totals.objective}' in B"
 
 
-def _maps(figure: SubFigure, totals: Totals) -> None:
+def _maps(figure: SubFigure, totals: Totals, look: Look) -> None:
     shown = totals.classes[:_MAX_MAPS]
     if not shown:
         return
     maps = totals.maps[: len(shown)].astype(np.float64)  # (K, *shape)
     first = "" if len(shown) == len(totals.classes) else f", the first {len(shown)} of {len(totals.classes)}"
-    figure.suptitle(f"mean map of each class{first}, and its samples", fontsize=10)
+    figure.suptitle(f"mean map of each class{first}, and its samples", fontsize=scaled(10))
     signed = bool((maps < 0).any())
     low, high = ends(maps, signed)
-    scale: dict[str, Any] = {"cmap": colours(signed), "vmin": low, "vmax": high, "interpolation": "nearest"}
+    scale: dict[str, Any] = {"cmap": look.colours(signed), "vmin": low, "vmax": high, "interpolation": "nearest"}
     if maps.ndim not in (3, 4):
         panel = figure.subplots()
         image = panel.imshow(maps.reshape(len(maps), -1), aspect="auto", **scale)
-        panel.set_yticks(range(len(shown)), [_short(entry.title, 24) for entry in shown], fontsize=8)
+        panel.set_yticks(range(len(shown)), [_short(entry.title, 24) for entry in shown], fontsize=scaled(8))
         if totals.columns is not None and len(totals.columns) <= _MAX_VARIABLE_NAMES:
             names = [_short(name, 16) for name in totals.columns]
-            panel.set_xticks(range(len(names)), names, fontsize=8, rotation=45, ha="right")
+            panel.set_xticks(range(len(names)), names, fontsize=scaled(8), rotation=45, ha="right")
         else:
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
             panel.set_xlabel("variable")
@@ -103,7 +134,7 @@ def _maps(figure: SubFigure, totals: Totals) -> None:
         panel.set_axis_off()
     for panel, picture, entry in zip(panels, pictures, shown, strict=False):
         image = panel.imshow(picture, **scale)
-        panel.set_title(f"{_short(entry.title, 11)} ({entry.count})", fontsize=8)
+        panel.set_title(f"{_short(entry.title, 11)} ({entry.count})", fontsize=scaled(8))
     figure.colorbar(image, ax=list(panels), shrink=0.8, label="mean score")
 
 

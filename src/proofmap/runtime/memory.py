@@ -79,14 +79,22 @@ def chunk_bytes(budget: int, device: torch.device) -> int:
     return budget // 2 if device.type == "cuda" else min(budget // 2, _CPU_CHUNK_BYTES)
 
 
-def row_chunk_bytes(budget: int, device: torch.device) -> int:
-    """Return the bytes for rows of coefficients that are processed together.
+def run_rows(total: int, row_bytes: int, budget: int, device: torch.device, work: Callable[[int, int], None]) -> None:
+    """Call work(start, stop) over `total` rows of coefficients, `row_bytes` each, in chunks that fit the budget.
 
     On a GPU, large convolutions need up to three times the counted bytes (ResNet-18 on an H200: 32 GiB instead of 11,
-    and 11 with a third), so only a third is used.
+    and 11 with a third). So the first chunk takes a third. The chunks grow while twice the memory that torch has
+    reserved so far stays within the budget.
     """
-    piece = chunk_bytes(budget, device)
-    return piece // 3 if device.type == "cuda" else piece
+    most = chunk_bytes(budget, device) // row_bytes
+    if device.type != "cuda":
+        run_in_chunks(total, most, work)
+        return
+
+    def grown(size: int) -> int:
+        return min(2 * size, most) if 2 * torch.cuda.max_memory_reserved(device) <= budget else size
+
+    run_in_chunks(total, most // 3, work, grown)
 
 
 def _container_free() -> int:
@@ -115,8 +123,12 @@ def keep_freed() -> bool:
     return bool(mallopt(_M_MMAP_THRESHOLD, _TENSOR_BYTES)) and bool(mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES))
 
 
-def run_in_chunks(total: int, size: int, work: Callable[[int, int], None]) -> None:
+def run_in_chunks(
+    total: int, size: int, work: Callable[[int, int], None], grown: Callable[[int], int] | None = None
+) -> None:
     """Call work(start, stop) over range(total) in chunks of `size`; halve the chunks when memory runs out.
+
+    grown: gives the size of the next chunk from that of the last one. Chunks that were halved do not grow again.
 
     Each chunk is a part of the work whose progress is reported. TimeoutError ends the work between two chunks if a
     `time_limit` is over.
@@ -135,9 +147,9 @@ def run_in_chunks(total: int, size: int, work: Callable[[int, int], None]) -> No
                 raise RoomError(
                     "out of memory with the smallest piece of work: free some, or take bounds that need less (CrownIBP)"
                 ) from error
-            size = (size + 1) // 2
+            size, grown = (size + 1) // 2, None
             continue
-        start = stop
+        start, size = stop, size if grown is None else grown(size)
         report(start / total)
 
 

@@ -6,13 +6,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from math import floor
+from typing import Any
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from proofmap.runtime.progress import listening, part, report
 
 _BAR_FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+_FIRST_BAR_SECONDS = 1  # a bar appears after this time
+_BAR_SECONDS = 0.2  # least seconds between two states of a bar
+_NOTEBOOK_COLUMNS = 100  # characters of a bar in a notebook
 _MIN_LINE_SECONDS = 10  # least seconds between two lines in a file
 _LINE_SHARE = 0.1  # print a line after this share of the work,
 _MAX_SILENCE_SECONDS = 60  # or after these seconds,
@@ -29,7 +34,7 @@ class ProgressBar:
     def __init__(self, total: int, title: str, *, show: bool = True, done: int = 0, unit: str = "sample") -> None:
         self._total, self._done, self._unit = total, done, unit
         self._within = 0.0  # the share of the units in progress that is done
-        display = _TerminalBar if "ipykernel" in sys.modules or _is_terminal() else _LogLines
+        display = _NotebookBar if "ipykernel" in sys.modules else _TerminalBar if _is_terminal() else _LogLines
         self._display = display(total, title, done) if show else None
 
     def __enter__(self) -> ProgressBar:
@@ -95,6 +100,49 @@ def _is_terminal() -> bool:
     return False
 
 
+class _NotebookBar:
+    """A moving bar in the output of a cell, shown after the first second and removed at the end.
+
+    It is one output that is updated, so that a stored notebook keeps neither the bar nor its history.
+    """
+
+    def __init__(self, total: int, title: str, done: int) -> None:
+        self._total, self._title, self._first = total, title, done
+        self._started = self._last = time.monotonic()
+        self._output: Any = None
+
+    def show(self, done: float, text: str) -> None:
+        now = time.monotonic()
+        if now - self._started < _FIRST_BAR_SECONDS or now - self._last < _BAR_SECONDS:
+            return
+        self._last = now
+        self._put(
+            tqdm.format_meter(
+                done,
+                self._total,
+                now - self._started,
+                ncols=_NOTEBOOK_COLUMNS,
+                prefix=self._title,
+                bar_format=_BAR_FORMAT,
+                postfix=text,
+                initial=self._first,
+            )
+        )
+
+    def _put(self, line: str) -> None:
+        """Show a line in place of the last one."""
+        content = {"text/plain": line}
+        if self._output is not None:
+            self._output.update(content, raw=True)
+            return
+        display: Any = import_module("IPython.display").display  # every notebook's kernel has this module
+        self._output = display(content, raw=True, display_id=True)
+
+    def close(self) -> None:
+        if self._output is not None:
+            self._put("")
+
+
 class _TerminalBar:
     """A moving bar, shown after the first second."""
 
@@ -105,9 +153,9 @@ class _TerminalBar:
             desc=title,
             bar_format=_BAR_FORMAT,
             smoothing=0,  # use the mean speed, because units differ
-            mininterval=0.2,
+            mininterval=_BAR_SECONDS,
             miniters=0,
-            delay=1,
+            delay=_FIRST_BAR_SECONDS,
             leave=False,
         )
 

@@ -46,7 +46,7 @@ _MAX_BOX_VARIABLES = 12  # with at most so many varying inputs, boxes of inputs 
 _UNITS_TIME_SHARE = 0.05  # share of the time for units, if boxes of inputs follow
 _PART_ROUNDING = 1.1  # rounding errors of a bound on a part, relative to those at a point: a high estimate
 _BOX_ROUNDING = 2.2  # the same for boxes of inputs
-_POINTS_TIME_SHARE = 0.1  # of the search time, after it, for rigorous lower bounds by a back-substitution per point
+_POINTS_TIME_SHARE = 0.1  # further share of the search time for rigorous lower bounds, by a back-substitution per point
 _VALUES_PER_CLOCK_CHECK = 2**20  # values of the network at the points that are bounded before the clock is read
 
 
@@ -149,7 +149,7 @@ class _Sample:
     balls: Family  # the balls, enlarged by rounding errors if these count
     forms: Tensor  # (R, classes)
     hidden: Mapping[str, Interval]  # (1, *shape)
-    reached: AttackBounds  # of all samples
+    reached: AttackBounds  # for all samples
     number: int
     available: int
     rigorous: bool

@@ -20,7 +20,7 @@ from proofmap.errors import FileError, InputError, first_line
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.sample_shapes import Part, fit
 
-_MAX_LINE_BYTES = 2**24
+_MAX_LINE_BYTES = 2**24  # longer lines are refused before they fill the memory
 _LABEL_COLUMN = "label"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from proofmap.data.gzip_files import READ_ERRORS, open_unpacked, read_up_to
 from proofmap.errors import FileError
 
-_MAX_TEXT_BYTES = 2**20
+_MAX_TEXT_BYTES = 2**20  # usual limit of a text file
 
 
 def check_file(path: Path) -> None:

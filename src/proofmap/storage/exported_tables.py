@@ -1,4 +1,4 @@
-r"""Exported tables: pandas data frames, and escaped texts in CSV cells. Every escape can be undone exactly.
+r"""Exported tables: pandas data frames, escaped texts in CSV cells, whose escapes can be undone exactly, and LaTeX.
 
 In a text, `\\` means a backslash, `\u000d` a carriage return, which CSV readers take for the end of a row, and `\xe9` a
 byte of a file's name that is not UTF-8. In CSV, an apostrophe precedes a text that a spreadsheet would evaluate as a
@@ -18,6 +18,30 @@ if TYPE_CHECKING:
 
 _FORMULA = re.compile(r"'|[\t\r\n]|\s*[=+\-@＝＋－＠]")  # also full-width signs
 _ESCAPED = re.compile(r"[\\\r\ud800-\udfff]")
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "≈": r"$\approx$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "×": r"$\times$",
+    "∞": r"$\infty$",
+    "ε": r"$\varepsilon$",
+    "δ": r"$\delta$",
+    "σ": r"$\sigma$",
+    "φ": r"$\varphi$",
+    "μ": r"$\mu$",
+    "µ": r"$\mu$",  # the micro sign
+    "ℓ": r"$\ell$",
+}
+_LATEX_SIGN = re.compile("|".join(map(re.escape, _LATEX)))
 
 
 def escape_surrogates(text: str) -> str:
@@ -48,6 +72,18 @@ def csv_cell(value: Any) -> Any:
         return value
     text = escape_surrogates(value)
     return f"'{text}" if _FORMULA.match(text) else text
+
+
+def latex_text(text: str) -> str:
+    r"""Return the text for LaTeX, on one line: with special characters escaped and mathematical signs as formulas.
+
+    >>> latex_text("50% of x_1 ↓")
+    '50\\% of x\\_1 $\\downarrow$'
+    """
+    safe = _LATEX_SIGN.sub(lambda found: _LATEX[found[0]], " ".join(text.split()))
+    return (
+        f"{{{safe[0]}}}{safe[1:]}" if safe.startswith(("[", "*")) else safe
+    )  # a row's end would take it as its option
 
 
 def one_line(text: str) -> str:

@@ -80,9 +80,9 @@ def clause(verdict: Verdict, ball: str, aim: str = "the target", *, rigorous: bo
     return f"no upper bound is known for {ball}"
 
 
-def unchanged(ball: str, aim: str | None = None) -> str:
-    """Return the clause of a proven decision, about all other classes or about one."""
-    return f"no input in {ball} changes the class" + ("" if aim is None else f" to {aim}")
+def unchanged(ball: str) -> str:
+    """Return the clause of a proven decision."""
+    return f"no input in {ball} changes the class"
 
 
 def refuted(witness: Witness, ball: str = "the ball") -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from proofmap.runtime.outward_numbers import Guarantee, format_overlap
 from proofmap.verify.objective import decides
 
-_RADIUS_DIGITS = 6
+_RADIUS_DIGITS = 6  # significant digits of a printed radius
 _EXACT_RADIUS_LENGTH = 8  # a radius of at most this many characters is printed unchanged
 _SCORE_MEANINGS = {  # methods whose scores are not differences of overlaps
     "SmoothEVA": "a group's share of the largest first-order change, averaged over points drawn from the ball",

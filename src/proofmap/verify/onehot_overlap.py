@@ -24,7 +24,7 @@ from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part
 from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap
 
-_BOXES_PER_BATCH = 256
+_BOXES_PER_BATCH = 256  # boxes that are built at once: limits the memory
 _LEAST_BOX_SECONDS = 1e-3  # time that the search of a box has at least
 
 

@@ -27,7 +27,7 @@ from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.rewrite.fold import has_extreme_weights
 from proofmap.graph.rewrite.probability_head import decision_margin, saturation_margin
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import SampleSource, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import largest_below, round_up
@@ -48,12 +48,12 @@ from proofmap.verify.objective import Objective, forms_of, join, nominal
 
 _NOMINAL = torch.empty(0)  # placeholder for lower bounds that are not given: the values at x itself
 _SPENT = ("time", "memory", "units")  # reasons why a search stops before it knows all scores
-_DROPS_TIME_SHARE = 0.1  # of the search time, after it, for direct bounds of the scores that it left open
+_DROPS_TIME_SHARE = 0.1  # further share of the search time for direct bounds of the scores that it left open
 _FIRST_WORK_SHARE = 0.1  # share of the progress bar for the attack and the bounds before a search
-_ATTACK_TIME_SHARE = 0.25  # of the search time, at most, for lower bounds by attacks
-_FIRST_TIME_SHARE = 0.8  # of the search time: after it, the bounds before the search are not tightened further
+_ATTACK_TIME_SHARE = 0.25  # largest share of the search time for lower bounds by attacks
+_FIRST_TIME_SHARE = 0.8  # share of the search time after which the bounds before the search are not tightened further
 _LEAST_FIRST_SECONDS = 0.5  # per sample: time for these bounds even if the search time is shorter
-_LEAST_SEARCH_SECONDS = 1e-3
+_LEAST_SEARCH_SECONDS = 1e-3  # per sample: a search needs a positive time
 _DECISION_GAP = 1e-9  # gap of a search that only decides whether a value is below `enough`
 
 
@@ -164,7 +164,7 @@ class OverlapSettings:
 
 def overlap(
     model: Network,
-    x: Samples,
+    x: SampleSource,
     ball: Ball,
     *,
     groups: grouping.Groups = None,
@@ -237,6 +237,37 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: OverlapSet
         return overlap_of(graph, family, logits, classes, forms, how)
 
 
+def two_sided_overlap(graph: Graph, family: Family, target: Tensor, how: OverlapSettings) -> Overlap:
+    """Bound the overlap of a family without groups from both sides; without a search, an attack gives the lower side.
+
+    If the upper bound is rigorous, the value at the attacked point is lowered by all rounding errors.
+    """
+    over = family_overlap(graph, family, target, how)
+    if how.method.search is not None:
+        return over
+    with full_precision(family.x.device), torch.no_grad():
+        forms = forms_of(logits_of(graph, family.x), target, None, how.objective)
+        met = attack_lower_bounds(graph, family, forms, how.available)
+        room = torch.zeros_like(met.value) if over.rigorous else _room(graph, met, over.full[:, None])
+    reached = over.full_lower.maximum(attained_value(graph, met.points[:, 0], target, how, over.rigorous))
+    check_attained(reached, over.full, room[:, 0])
+    return replace(over, full_lower=reached.minimum(over.full), points=met.points)
+
+
+def attained_value(graph: Graph, points: Tensor, target: Tensor, how: OverlapSettings, rigorous: bool) -> Tensor:
+    """Return a lower bound (N,) of the overlap of every ball that contains the points (N, *shape), in their type.
+
+    It is the value there in float64, rounded down; with `rigorous`, also minus all rounding errors.
+    """
+    with full_precision(points.device), torch.no_grad():
+        forms = forms_of(logits_of(graph, points), target, None, how.objective)
+        exact = graph.to(points.device, torch.float64)
+        value = nominal(forms.double(), exact(points.double()).flatten(1), how.objective)
+        if rigorous:
+            value = value.minimum(_rigorous_value_at(graph, points, forms, how).double())
+        return -round_up(-value, points.dtype)
+
+
 def _bounded_overlap(
     graph: Graph, family: Family, logits: Tensor, classes: Tensor, forms: Tensor, how: OverlapSettings
 ) -> Overlap:
@@ -246,7 +277,7 @@ def _bounded_overlap(
     value = round_up(value, at_x.dtype)
     if not how.rigorous:
         return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
-    least = _rigorous_value_at_x(graph, family, forms, how).minimum(at_x)[:, None].minimum(value)
+    least = _rigorous_value_at(graph, family.x, forms, how).minimum(at_x)[:, None].minimum(value)
     return Overlap(value[:, 0], value[:, 1:], at_x, classes, True, least[:, 0], least[:, 1:], rigorous=True)
 
 
@@ -279,15 +310,16 @@ def _probability_margin(graph: Graph, how: OverlapSettings) -> float:
     return max(decision_margin(graph.taken_off), saturated)
 
 
-def _rigorous_value_at_x(graph: Graph, family: Family, forms: Tensor, how: OverlapSettings) -> Tensor:
-    """Return a rigorous lower bound (N,) of the overlap at x itself, by the same kind of bounds as the upper bounds.
+def _rigorous_value_at(graph: Graph, points: Tensor, forms: Tensor, how: OverlapSettings) -> Tensor:
+    """Return a rigorous lower bound (N,) of the overlap at a point of each ball (N, *shape), such as x itself.
 
-    CROWN-IBP is tight at a point, except where products enlarge the rounding errors before them.
+    It uses the same kind of bounds as the upper bounds. CROWN-IBP is tight at a point, except where products enlarge
+    the rounding errors before them.
     """
     method: Method = CrownIBP() if any(plan.final for plan in how.method.plans) else IBP()
     if any(node.op in MIXING for node in graph.nodes) and any(plan.hidden for plan in how.method.plans):
         method = Backward()
-    value = lower_bounds_at_points(graph, family.x, forms, method, how.available)
+    value = lower_bounds_at_points(graph, points, forms, method, how.available)
     below = join(value.masked_fill(~forms.any(2), 0)[:, None], how.objective)[:, 0]
     return torch.nextafter(below, torch.full_like(below, -inf)) if how.objective == "apart" else below
 
@@ -391,9 +423,8 @@ def with_drops(
     crossed = ((ends[..., 0] > high) | (low > ends[..., 1])).any(1)
     if bool(crossed.any()):
         points = family.x[:, None] if found.points is None else found.points.to(family.x)
-        room = _rounding(graph, points, crossed[:, None].expand(points.shape[:2])).amax(
-            1, keepdim=True
-        )  # of both terms
+        both = _rounding(graph, points, crossed[:, None].expand(points.shape[:2]))  # errors of both terms
+        room = both.amax(1, keepdim=True)
         check_score_bounds(ends[..., 0], high, room)
         check_score_bounds(low, ends[..., 1], room)
     return replace(found, drops=torch.stack([ends[..., 0].minimum(high), ends[..., 1].maximum(low)], dim=2))

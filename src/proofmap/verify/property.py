@@ -39,8 +39,8 @@ from proofmap.runtime.precision import full_precision
 from proofmap.search.exact import exact_bounds
 from proofmap.verify.overlap import method_of
 
-_RELATIVE_SLACK = 1e-6  # of a row's terms at the box's centre: a bound closer to 0 may be a rounding error
-_CASES_PER_ATTACK = 32
+_RELATIVE_SLACK = 1e-6  # share of a row's terms at the box's centre: a bound closer to 0 may be a rounding error
+_CASES_PER_ATTACK = 32  # cases that are attacked at once; after each batch the search may end
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Unsafe:
 
     @property
     def compares(self) -> bool:
-        """Whether every row only compares two outputs."""
+        """True if every row only compares two outputs."""
         alone = (self.weight.sum(1) == 0) & ((self.weight != 0).sum(1) == 2) & (self.bias == 0)
         return bool(alone.all())
 

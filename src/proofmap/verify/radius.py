@@ -21,7 +21,7 @@ from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.opaque import differentiable
 from proofmap.graph.rewrite.probability_head import scores
 from proofmap.graph.torch import eager, uncompiled
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import SampleSource, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import inner_family, round_into_box, round_up
@@ -31,9 +31,10 @@ from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part, report
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_count, check_flag
+from proofmap.text.radius_table import radius_html, radius_line
 from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
 
-_ATTACK_RESTARTS = 2
+_ATTACK_RESTARTS = 2  # random starts of the attack on each ball
 _ATTACK_WORK_SHARE = 0.2  # share of the progress bar for the attack
 _ATTACK_RADIUS_FACTOR = 8.0  # growth of the attacked ball while no adversary is found
 _ADVERSARY_HALVINGS = 24  # bisection steps that move an adversary towards x
@@ -41,18 +42,20 @@ _ADVERSARY_HALVINGS = 24  # bisection steps that move an adversary towards x
 _FIRST_SHARE = 1 / 16  # first trial, as a share of the linearised radius: provable radii are rarely below it
 _FIRST_SHARE_PRODUCTS = 1 / 64  # the same with attention: for one input of cifar_vit 1/32 was proven, 1/16 was not
 _LINEAR_RIVALS = 5  # the linearised radius uses this many rivals with the highest logits
-_STEP_FACTOR = 4.0  # of a step up or down, while only a proven or only an unproven radius is known
+_STEP_FACTOR = 4.0  # ratio of two trials, while only a proven or only an unproven radius is known
 _LEAST_RADIUS = 1e-8  # smaller radii are not tried
 _CLOSE_RATIO = 1.02  # ratio of an unproven to a proven radius at which the search ends
 _MOST_TRIALS = 32  # trials after which the search ends in any case
 _CONTRADICTION = 1e-4  # relative: a radius proven this far beyond an adversary contradicts it
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Radius:
     """Robustness radii: the decision holds up to `proven`, and `points` at distance `refuted` have another class.
 
     >>> found = pm.radius(model, x, domain=(0.0, 1.0), steps=4)
+    >>> found
+    Radius(2 samples, proven 0.0263626 to 0.0329832, refuted 0.0602576 to 0.0959512)
     >>> bool((found.proven <= found.refuted).all())
     True
     >>> bool((model(found.points).argmax(1) != model(x).argmax(1)).all())
@@ -62,12 +65,21 @@ class Radius:
     proven: Tensor  # (N,) all inputs within this radius have the same class
     refuted: Tensor  # (N,) distance of the nearest adversary found, or inf
     points: Tensor  # (N, *shape) the adversaries, or x itself if none was found
-    rigorous: bool  # whether `proven` covers all rounding errors
+    rigorous: bool = False  # whether `proven` covers all rounding errors
+
+    def __len__(self) -> int:
+        return len(self.proven)
+
+    def __repr__(self) -> str:
+        return f"Radius({radius_line(self.proven.tolist(), self.refuted.tolist(), self.rigorous)})"
+
+    def _repr_html_(self) -> str:
+        return radius_html(self.proven.tolist(), self.refuted.tolist(), self.rigorous)
 
 
 def radius(
     model: Network,
-    x: Samples,
+    x: SampleSource,
     *,
     norm: float = inf,
     domain: tuple[float | Tensor, float | Tensor] | None = None,
@@ -101,7 +113,7 @@ def radius(
 
 def certified_radius(
     model: Network,
-    x: Samples,
+    x: SampleSource,
     *,
     norm: float = inf,
     domain: tuple[float | Tensor, float | Tensor] | None = None,
@@ -241,7 +253,7 @@ class _RadiusSearch:
     def of(
         cls,
         model: Network,
-        x: Samples,
+        x: SampleSource,
         ball: Ball,
         bounds: Method | None,
         target: Target,

@@ -5,11 +5,13 @@ torch.Size([2, 10])
 """
 
 from proofmap.zoo.cifar_cnn import cifar_cnn
+from proofmap.zoo.cifar_provable import cifar_provable
 from proofmap.zoo.efficientnet import efficientnet_lite0
 from proofmap.zoo.mnist_mlp import mnist_mlp
+from proofmap.zoo.mnist_provable import mnist_provable
 from proofmap.zoo.vgg import vgg16
 from proofmap.zoo.vit import cifar_vit
 
-__all__ = ["cifar_cnn", "cifar_vit", "efficientnet_lite0", "mnist_mlp", "vgg16"]
+__all__ = ["cifar_cnn", "cifar_provable", "cifar_vit", "efficientnet_lite0", "mnist_mlp", "mnist_provable", "vgg16"]
 
 UNTRAINED = frozenset({"vgg16"})  # the package has no weights for these models

@@ -346,6 +346,22 @@ def test_a_grid_on_flat_pixels_names_the_option_that_helps(tmp_path: Path) -> No
     assert helped.exit_code == 0, helped.output
 
 
+def test_a_grid_on_flat_pixels_of_a_module_states_what_helps(tmp_path: Path) -> None:
+    """A module has no input shape, so that --size cannot put its flattening in front."""
+    flat, pictures = np.full((2, 36), 0.5, dtype=np.float32), np.full((2, 1, 6, 6), 0.5, dtype=np.float32)
+    np.savez(tmp_path / "flat.npz", images=flat)
+    np.savez(tmp_path / "pictures.npz", images=pictures)
+    code = "from torch import nn\n\n\ndef flat():\n    return nn.Sequential(nn.Linear(36, 3))\n\n\n"
+    (tmp_path / "net.py").write_text(code + "def pictures():\n    return nn.Sequential(nn.Flatten(), *flat())\n")
+    words = ("--eps", "0.1", "--groups", "grid:2", "--out", tmp_path / "out")
+    found = called("explain", f"{tmp_path / 'net.py'}:flat", tmp_path / "flat.npz", *words)
+    assert found.exit_code == 2
+    advice = "begin the module with torch.nn.Flatten(), and give samples of the shape (1, 6, 6)"
+    assert found.stderr.endswith(f"; for the command line, {advice}\n")
+    helped = called("explain", f"{tmp_path / 'net.py'}:pictures", tmp_path / "pictures.npz", *words)
+    assert helped.exit_code == 0, helped.output
+
+
 def test_a_bad_input_is_refused_before_any_work(tmp_path: Path) -> None:
     write_png(tmp_path / "a.png", digits(1)[0][0])
     (tmp_path / "b.png").write_bytes(b"no picture")

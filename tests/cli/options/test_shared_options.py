@@ -23,4 +23,5 @@ def test_groups_by_their_text() -> None:
     assert groups_of("grid:12") == groups.grid(12)
     assert groups_of("grid:8,12:smooth") == groups.grid(8, 12, smooth=True)
     assert groups_of("windows:8") == groups.windows(8)
+    assert groups_of("tokens") == groups.tokens()
     assert groups_of(None) == groups.pixels()

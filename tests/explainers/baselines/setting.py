@@ -1,4 +1,4 @@
-"""What the tests of the baselines have in common."""
+"""Models, inputs and reference computations that the tests of several baselines use."""
 
 from __future__ import annotations
 

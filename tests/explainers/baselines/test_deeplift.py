@@ -51,7 +51,7 @@ def test_it_is_captums_and_adds_up(name: str, baseline: float, x: Tensor) -> Non
     model = seeded(*NETWORKS[name], seed=5)
     found = DeepLIFT(model, baseline=baseline).attribute(x, TARGET)
     torch.testing.assert_close(found.flatten(1).sum(1), change(model, x, baseline))
-    for k in range(3):  # of several samples, Captum's maxima take the gradient of the first
+    for k in range(3):  # one by one: for several samples, Captum's maxima take the gradient of the first
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Captum says that it sets hooks
             one = x[k : k + 1].clone().requires_grad_()

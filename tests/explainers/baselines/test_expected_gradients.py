@@ -102,7 +102,7 @@ def test_blur_is_a_mean_of_neighbours() -> None:
 
 
 def bells(side: int, at: int, width: float) -> list[float]:
-    """What each entry of an axis has of the one at a place, under a Gaussian."""
+    """Return the weight of the entry at a place in the blurred value of each entry of an axis."""
     near = [[exp(-((i - j) ** 2) / (2 * width**2)) for j in range(side)] for i in range(side)]
     return [row[at] / sum(row) for row in near]
 

@@ -126,7 +126,7 @@ def test_a_map_is_the_same_on_a_gpu(name: str, graph: pm.Graph, x: Tensor) -> No
     "name", ["smoothgrad", "vargrad", "rise", "expected-gradients", "lime", "kernel-shap", "sobol", "hsic"]
 )
 def test_a_seed_is_a_map(name: str, graph: pm.Graph, x: Tensor) -> None:
-    more = {"groups": pm.groups.grid(4)} if name == "kernel-shap" else {}  # of four groups it has every subset
+    more = {"groups": pm.groups.grid(4)} if name == "kernel-shap" else {}  # with four groups it evaluates every subset
     one, same, other = (quick(name, graph, seed=seed, **more).attribute(x) for seed in (1, 1, 2))
     assert torch.equal(one, same)
     assert not torch.allclose(one, other)

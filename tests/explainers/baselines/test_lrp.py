@@ -13,7 +13,7 @@ from tests.explainers.baselines.setting import TARGET, Reads, Square, drawn, see
 
 
 class Head(nn.Module):
-    """What reads maps as rows; Captum has no rule for nn.Flatten, and does not see the function."""
+    """A head that flattens maps by a function; Captum has no rule for nn.Flatten, and ignores the function."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ def test_the_rule_for_any_signs() -> None:
         z = model[:2](x[k : k + 1])[0].detach()
         assert bool((z > 0).any())
         assert bool((z < 0).any())
-        relevance = (z * head.weight[2]).tolist()  # of the logit itself, the ε-rule gives each what it adds
+        relevance = (z * head.weight[2]).tolist()  # the ε-rule gives each unit its contribution to the logit
         expected = by_hand(conv.weight[:, :, 0], conv.bias, x[k, :, 0].tolist(), relevance, 0.7)
         torch.testing.assert_close(found[k, :, 0].tolist(), expected)
 

@@ -17,6 +17,7 @@ from proofmap.explainers import EmpiricalEVA, HybridEVA
 from proofmap.explainers.methods.enclosure import PrincipalDirections, enclose, network_in_coordinates, overlap_of_boxes
 from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.verify.overlap import OverlapSettings, family_overlap
+from tests.explainers.making import draw
 
 BALL = pm.Ball(0.2, domain=(0.0, 1.0))
 SAMPLES = 6
@@ -55,7 +56,7 @@ def test_every_sampled_value_is_inside(graph: pm.Graph, x: Tensor, split: str, r
     head, _ = cut(graph, split)
     mask = pm.groups.grid(3)((1, 8, 8))[None]
     family = BALL.at(x, mask)
-    delta = family.sample(SAMPLES, torch.Generator().manual_seed(1))
+    delta = draw(family, SAMPLES, 1)
     assert family.mask is not None
     with torch.no_grad():
         values = torch.stack([head(x + one) for one in delta])

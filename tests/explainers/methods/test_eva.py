@@ -1,4 +1,4 @@
-"""The definitions against brute force, the paper's theorems, and what the calls say to bad input."""
+"""The definitions against brute force, and what the calls say to bad input. tests/test_theory.py has the theorems."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from proofmap.explainers import EVA, EmpiricalEVA, Explainer, HybridEVA, Targete
 from proofmap.explainers.explainer import Measured, Task
 from proofmap.graph.rewrite.graph_cut import cut
 from tests.bounds.setting import BUDGET
-from tests.bounds.test_exact import exact_overlap, tiny
+from tests.bounds.test_exact import tiny
+from tests.explainers.making import draw
 from tests.models import MODELS, graph_of
 
 BALL = pm.Ball(0.01, domain=(0.0, 1.0))
@@ -61,46 +62,6 @@ def test_an_explanation_of_many_is_that_of_each(graph: pm.Graph, x: Tensor) -> N
         torch.testing.assert_close(replace(explainer, batch=1).explain(x).scores, together.scores, rtol=1e-3, atol=1e-4)
 
 
-SEEDS = [1, 2, 5, 8, 9, 10]  # where the overlap is not constant on the ball: the theorem asks for one worst case
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_essential_variables_rank_first(seed: int) -> None:
-    """The paper's theorem. The variables that the worst δ* uses are essential: with exact overlaps their scores are
-    positive and all others zero. Half of the inputs stand at the edge of the domain, where δ* may be held at zero."""
-    model = tiny(seed)
-    x = torch.rand(1, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    x[:, :2].round_()
-    ball = pm.Ball(0.3, domain=(0.0, 1.0))
-    mask = torch.arange(4)
-    target = model(x).argmax(1)
-    truth, worst = exact_overlap(model, ball.at(x, mask), target)
-    scores = truth[:, :1] - truth[:, 1:]
-    essential = worst[:, 0].abs() > 1e-9
-    assert bool((scores[essential] > 1e-9).all())
-    assert bool((scores[~essential].abs() < 1e-9).all())
-
-    small = pm.Ball(1e-3, domain=(0.0, 1.0))  # no ReLU changes there, so that certified bounds are exact
-    truth, worst = exact_overlap(model, small.at(x, mask), target)
-    found = EVA(model, small, groups=mask).explain(x, target)
-    torch.testing.assert_close(found.scores, truth[:, :1] - truth[:, 1:], atol=1e-9, rtol=0)
-    essential = worst[0, 0].abs() > 1e-12
-    order = found.scores[0].argsort(descending=True)
-    assert set(order[: int(essential.sum())].tolist()) == set(essential.nonzero().flatten().tolist())
-
-
-def test_the_theorem_is_put_to_the_test() -> None:
-    """Among the networks above there are worst cases that leave a variable alone, and such that use all."""
-    counts = set()
-    for seed in SEEDS:
-        x = torch.rand(1, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-        x[:, :2].round_()
-        model = tiny(seed)
-        _, worst = exact_overlap(model, pm.Ball(0.3, domain=(0.0, 1.0)).at(x), model(x).argmax(1))
-        counts.add(int((worst[0, 0].abs() > 1e-9).sum()))
-    assert len(counts) > 1
-
-
 def test_a_variable_that_is_not_read_scores_zero() -> None:
     model = tiny(0)
     with torch.no_grad():
@@ -108,32 +69,6 @@ def test_a_variable_that_is_not_read_scores_zero() -> None:
     found = EVA(model, pm.Ball(0.3), groups=torch.arange(4)).explain(torch.rand(5, 4, dtype=torch.float64))
     assert bool((found.scores[:, 2].abs() < 1e-12).all())
     assert bool((found.scores[:, [0, 1, 3]] > 1e-3).any())
-
-
-@pytest.mark.parametrize("seed", SEEDS[:2])
-def test_scores_are_stable(seed: int) -> None:
-    """The paper's second theorem: for f of Lipschitz constant L, |EVA(x) - EVA(z)| <= 4 L (ε + r) where |x - z| <= r.
-
-    With exact overlaps, in the maximum norm; L is the product of the layers' own constants, the largest row sums.
-    """
-    model = tiny(seed)
-    lipschitz = 1.0
-    for layer in model:
-        if isinstance(layer, nn.Linear):
-            lipschitz *= float(layer.weight.detach().abs().sum(1).max())
-    x = torch.rand(1, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    eps, r, mask = 0.05, 0.1, torch.arange(4)
-    target = model(x).argmax(1)
-
-    def scores(at: Tensor) -> Tensor:
-        truth, _ = exact_overlap(model, pm.Ball(eps).at(at, mask), target)
-        return truth[:, :1] - truth[:, 1:]
-
-    here = scores(x)
-    generator = torch.Generator().manual_seed(9)
-    for _ in range(3):
-        z = x + r * (2 * torch.rand(1, 4, dtype=torch.float64, generator=generator) - 1).sign()
-        assert float((scores(z) - here).abs().max()) <= 4 * lipschitz * (eps + r)
 
 
 def test_scores_of_a_linear_model_do_not_move() -> None:
@@ -191,7 +126,7 @@ def test_the_same_noise_serves_every_member(graph: pm.Graph, x: Tensor) -> None:
 
 def test_a_split_at_the_input_is_plain_eva_on_the_sampled_box(graph: pm.Graph, x: Tensor) -> None:
     found = HybridEVA(graph, BALL, groups=pm.groups.grid(4), split="input", samples=5, seed=3).explain(x)
-    delta = BALL.at(x).sample(5, torch.Generator().manual_seed(3))
+    delta = draw(BALL.at(x), 5, 3)
     low, high = delta.amin(0).clamp(max=0), delta.amax(0).clamp(min=0)
     boxes = pm.Family(x, low, high, float("inf"), torch.full((3,), 0.01), *mask_of(x))
     unit = torch.eye(10)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.attack.pgd import attack, nearest, restrict
+from proofmap.attack.pgd import adversaries, attack, restrict
 from proofmap.errors import InputError
 from proofmap.explainers.methods.greedy import Greedy, GreedyAO, GreedyAS, regress
 
@@ -111,7 +111,7 @@ def slow_ranking(kind: type[Greedy], graph: pm.Graph, x: Tensor, mask: Tensor, s
         if kind is GreedyAO:
             return float(attack(graph, restrict(BALL.at(x), free), target, steps=4)[0])
         family = restrict(pm.Ball(1.0, domain=(0.0, 1.0)).at(x), free)
-        return -min(1.0, float(nearest(graph, family, target, steps=4, rounds=5)))
+        return -min(1.0, float(adversaries(graph, family, target, steps=4, rounds=5)[0]))
 
     ranked: list[int] = []
     while len(ranked) < groups:

@@ -17,6 +17,7 @@ from proofmap.explainers import EmpiricalEVA, HybridEVA
 from proofmap.explainers.methods.enclosure import overlap_of_boxes
 from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.verify.overlap import OverlapSettings, family_overlap
+from tests.explainers.making import draw
 from tests.models import Apply, Inverted, Residual
 from tests.peak import with_peak
 
@@ -82,7 +83,7 @@ def members(x: Tensor, mask: Tensor, seed: int) -> list[Tensor]:
     """x + δ for the samples of every member, (S, n, *shape)."""
     family = BALL.at(x, mask)
     assert family.mask is not None
-    delta = family.sample(SAMPLES, torch.Generator().manual_seed(seed))
+    delta = draw(family, SAMPLES, seed)
     return [x + delta] + [torch.where(family.mask == u, x, x + delta) for u in range(family.groups)]
 
 
@@ -160,7 +161,7 @@ STEEP: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("name", STEEP)
 def test_at_the_edge_of_a_domain_members_run_by_themselves(name: str, x: Tensor) -> None:
-    """Where f ends or is infinite at a sample, f(b + d) - f(b) says nothing."""
+    """Differences f(b + d) - f(b) are useless where f is undefined or infinite at a sample."""
     x[:, :, 6:] = 0
     torch.manual_seed(0)
     first = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.ReLU(), Apply(STEEP[name]))
@@ -193,7 +194,7 @@ def test_values_that_are_not_finite_are_said(x: Tensor) -> None:
 
 
 def operations(graph: pm.Graph, x: Tensor) -> tuple[int, int]:
-    """What the explainer spends, and one run of the network at one point."""
+    """Return the operations of the explainer, and those of one run of the network at one point."""
     with FlopCounterMode(display=False) as spent:
         EmpiricalEVA(graph, BALL, groups=pm.groups.grid(8), samples=SAMPLES).explain(x[:1])
     with FlopCounterMode(display=False) as one:
@@ -213,7 +214,7 @@ def test_a_dense_network_is_run_as_a_whole(x: Tensor) -> None:
 
 @pytest.mark.slow
 def test_the_budget_is_kept() -> None:
-    """Of boxes that would take more than ten times as much all at once; the samples stay the same."""
+    """The boxes at once would need ten times the budget; the samples do not depend on it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = nn.Sequential(
@@ -253,7 +254,7 @@ def test_one_last_layer_is_bounded_exactly(bias: bool) -> None:
 
 @pytest.mark.parametrize(("precision", "close"), [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)])
 def test_differences_in_low_precision(precision: torch.dtype, close: float, x: Tensor) -> None:
-    """What is lost is relative to them: in a small ball, values of that precision would hide the differences."""
+    """The error is relative to the differences: in a small ball, values of this precision would hide them."""
     graph, ball = pm.trace(made("vgg"), x), pm.Ball(0.005, domain=(0.0, 1.0))
     common: dict[str, Any] = {"groups": pm.groups.grid(4), "samples": SAMPLES}
     for make in (

@@ -86,7 +86,7 @@ def test_it_is_its_formula(norm: float) -> None:
 
 
 def test_its_first_groups_lead_to_nearer_adversaries_than_a_path() -> None:
-    """What it is for, on the packaged digits."""
+    """Compared by Robustness-Sr on the packaged digits."""
     model, x = pm.zoo.mnist_mlp(), pm.data.digits()[0][:16]
     judge = RobustnessSr()
     nested, path = (

@@ -142,7 +142,7 @@ def test_errors_are_kept(model: nn.Sequential, tmp_path: Any) -> None:
 
 
 def test_the_errors_say_how_far_means_are_off(model: nn.Sequential) -> None:
-    """Of many seeds about 95 % are within two errors of the truth."""
+    """For about 95 % of the seeds, the score is within two standard errors of the truth."""
     truth = pm.SmoothEVA(model, BALL, groups=GROUPS, samples=2000, progress=False).explain(X).scores
     hits = []
     for seed in range(25):

@@ -36,7 +36,7 @@ def test_nearly_as_narrow_as_the_best_for_shares() -> None:
 
 
 def test_small_values_are_told_from_shares() -> None:
-    """What varies less is known closer: no bound for yes and no, nor a sum of squares, gives that."""
+    """The bound adapts to a small variance; bounds for binary values and sums of squares do not."""
     drawn = torch.Generator().manual_seed(0)
     values = 0.5 + 0.01 * torch.rand(1000, 1, generator=drawn).double()
     assert float(bound(values, values[:100], 1e-4)) < 0.52

@@ -1,4 +1,4 @@
-"""What a shift makes of shares: half-spaces attain the bounds, with and without a frozen group."""
+"""Bounds of shares under a shift of the noise: half-spaces attain them, with and without a frozen group."""
 
 from __future__ import annotations
 

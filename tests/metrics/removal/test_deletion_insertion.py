@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from proofmap import trace
 from proofmap.errors import InputError
 from proofmap.inputs import groups
-from proofmap.metrics import Darkest, Deletion, Insertion, Uniform
+from proofmap.metrics import Darkest, Deletion, Insertion, Mean, Uniform
+from proofmap.metrics.seeded_noise import Stream
 from tests.metrics.models import Linear, drawn, network, reads_one
 
 BOTH = [Deletion, Insertion]
@@ -111,13 +112,58 @@ def test_the_uniform_baseline() -> None:
     """After all deletions, the score of a model that reads one entry is the baseline."""
     model, x, a = reads_one((6,), 4), drawn(2000, 6), drawn(2000, 6, seed=2)
     for low, high, baseline in ((0.0, 1.0, None), (-1.0, 3.0, Uniform(-1.0, 3.0))):
-        given: dict[str, Any] = {"baseline": baseline, "score": "logit", "steps": 1}
+        given: dict[str, Any] = {"baseline": baseline, "score": "logit", "steps": 1, "draws": 1}
         end = Deletion(**given).curve(model, x, 0, a)[:, -1]
         assert torch.equal(Insertion(**given).curve(model, x, 0, -a)[:, 0], end)  # for any attributions
         quartiles = torch.quantile(end, torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]).double())
         expected = low + (high - low) * torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]).double()
         torch.testing.assert_close(quartiles, expected, rtol=0, atol=0.04 * (high - low))
         assert bool(((end >= low) & (end < high)).all())
+
+
+def test_several_draws_are_averaged() -> None:
+    """The model reads one entry: the end of the curve is the mean of the draws of its baseline.
+
+    The first draw is that of draws=1. Eight independent draws divide the standard deviation by the root of 8.
+    """
+    model, x, a = reads_one((6,), 4), drawn(2000, 6), drawn(2000, 6, seed=2)
+    one, eight = (Deletion(score="logit", steps=1, draws=n).curve(model, x, 0, a)[:, -1] for n in (1, 8))
+    assert Deletion().draws == Insertion().draws == 8
+    noise = [Stream(0, "baseline", draw).next(2000, 6, device=x.device)[:, 4] for draw in range(8)]
+    torch.testing.assert_close(one, noise[0])
+    torch.testing.assert_close(eight, torch.stack(noise).mean(0))
+    assert float(eight.std() / one.std()) == pytest.approx(8**-0.5, rel=0.1)
+    pairs = torch.corrcoef(torch.stack(noise)) - torch.eye(8, dtype=torch.float64)
+    assert float(pairs.abs().max()) < 0.1
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_values_depend_less_on_the_seed_with_more_draws(kind: Kind) -> None:
+    model, x, a = network(10, 16, 3), drawn(4, 10), drawn(4, 10, seed=2)
+    spread = [
+        float(torch.stack([kind(steps=5, draws=n, seed=seed)(model, x, None, a) for seed in range(12)]).std(0).mean())
+        for n in (1, 8)
+    ]
+    assert spread[1] < 0.6 * spread[0]
+
+
+def test_the_order_of_equal_attributions_is_drawn_each_time() -> None:
+    """With a constant map, the only entry that is read is replaced at another step in each draw."""
+    model, x = reads_one((4,), 1), torch.ones(1, 4, dtype=torch.float64)
+    given: dict[str, Any] = {"baseline": 0.0, "score": "logit", "steps": "all"}
+    curves = [Deletion(**given, draws=n).curve(model, x, 0, torch.zeros_like(x))[0] for n in (1, 60)]
+    assert set(curves[0].tolist()) == {0.0, 1.0}
+    torch.testing.assert_close(curves[1], 1 - torch.arange(5).double() / 4, atol=0.2, rtol=0)
+
+
+@pytest.mark.parametrize("baseline", [0.0, Darkest(), Mean(), torch.zeros(6)])
+def test_a_baseline_without_noise_has_one_draw(baseline: Any) -> None:
+    assert Deletion(baseline=baseline).draws == 1
+    assert Deletion(baseline=baseline, draws=3).draws == 3
+    assert Deletion("xplique").draws == 1
+    assert Deletion("quantus").draws == 1
+    with pytest.raises(InputError, match="Deletion got draws=0, expected a whole number of at least 1"):
+        Deletion(draws=0)
 
 
 def test_the_darkest_baseline() -> None:

@@ -22,7 +22,7 @@ from proofmap.rules.rule import AnyForm, FreeParameters
 from proofmap.runtime.memory import bytes_needed
 
 _WARM_START_SHARE = 8  # one part in so many of the memory budget stores the parameters that rows end with
-_LEAST_WARM_START_BYTES = 2**20
+_LEAST_WARM_START_BYTES = 2**20  # room for them even in a small budget
 _STEP_RATIO = 4  # rows that continue from a ball's parameters take this many times fewer steps than the ball
 _TRIAL_STEPS = 2  # rows that have not gained after these stop: most rows of members with few frozen variables
 

@@ -15,7 +15,7 @@ from proofmap.rules.rule import FreeParameters
 _LARGEST_STEP = 0.5  # as a share of a parameter's range: Adam's first step, and the limit of Rprop's steps
 _STEP_DECAY = 0.05  # Adam's last step is the first one times this
 _FIRST_RPROP_STEP = 0.1  # as a share of a parameter's range: smaller, since Rprop starts near the best parameters
-_MEAN_DECAY, _SQUARE_DECAY = 0.5, 0.9  # of Adam: below the usual values, so that half as many steps go as far
+_MEAN_DECAY, _SQUARE_DECAY = 0.5, 0.9  # Adam; below the usual values, so that half as many steps go as far
 _NOISE_POWER = 0.75  # gradients below |bound| · eps**power are noise, and such parameters hardly move
 _LEAST_GAIN = 1e-4  # as a share of a bound: steps that lower it by less are no gain
 

@@ -34,7 +34,7 @@ from proofmap.runtime.memory import bytes_needed, run_in_chunks
 from proofmap.runtime.precision import full_precision
 from proofmap.runtime.time_limit import time_limit
 
-_MOST_INVPROP_ROUNDS = 8
+_MOST_INVPROP_ROUNDS = 8  # each round bounds the hidden layers of all pairs again
 _MOST_PAIRS_AT_ONCE = 32  # a time limit loses the pairs that are bounded together
 _NORM_MARGIN = 1 + 1e-6  # keeps the move plus the rest of δ inside the ball despite rounding errors of the norms
 

@@ -96,13 +96,13 @@ def groups(text: str) -> tuple[str, list[int], dict[str, bool]]:
     count = cells if smooth else count
     counts = [int(part) for part in count.split(",")] if re.fullmatch(r"[1-9]\d{0,3}(,[1-9]\d{0,3})?", count) else []
     match kind, counts:
-        case (("pixels" | "columns" | "superpixels"), []) if not colon:
+        case (("pixels" | "columns" | "superpixels" | "tokens"), []) if not colon:
             return kind, counts, {}
         case ("grid", [_] | [_, _]) | (("superpixels" | "windows"), [_]):
             return kind, counts, smooth
     raise InputError(
         f"got --groups {text}, expected pixels, grid:12, grid:8,12, grid:12:smooth, superpixels:50, "
-        "columns or windows:8"
+        "columns, windows:8 or tokens"
     )
 
 

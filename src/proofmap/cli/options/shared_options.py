@@ -38,8 +38,8 @@ Groups = Annotated[
     str | None,
     unset(
         "The groups of values that get one score each: --groups grid:12, grid:8,12, superpixels:50, pixels, columns "
-        "for a table, or windows:8 for a series. By default each pixel or column is a group. grid:12:smooth "
-        "interpolates maps between cells."
+        "for a table, windows:8 for a series, or tokens for a sequence. By default each pixel or column is a group. "
+        "grid:12:smooth interpolates maps between cells."
     ),
     texts.Check(texts.groups),
 ]

@@ -40,7 +40,7 @@ class EmpiricalEVA(Explainer):
 
     def _measure(self, task: Task) -> Measured:
         family = task.family
-        delta = family.sample(self.samples, task.generator)  # (S, n, *shape)
+        delta = task.sample(self.samples)  # (S, n, *shape)
         sampler = Sampler(task.graph, self.precision, budget(self.memory, task.x.device))
         with full_precision(task.x.device), torch.no_grad():
             nominal = margins(task.graph(task.x).flatten(1), task.target)

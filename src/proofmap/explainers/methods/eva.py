@@ -13,7 +13,7 @@ from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Explanation, Guarantee
 from proofmap.graph import as_graph
 from proofmap.graph.input_tensor import as_samples
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import SampleSource, Target
 from proofmap.runtime.memory import budget
 from proofmap.runtime.progress import part
 from proofmap.settings import choice, flag
@@ -24,7 +24,7 @@ from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap, me
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class EVA(Explainer):
-    """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds, or lower bounds that a search reached (`score_of`).
+    """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds, or lower bounds that a search reached.
 
     The difference is an importance score and not itself certified. `Explanation.intervals` bounds the true score.
 
@@ -74,13 +74,13 @@ class TargetedEVA(Explainer):
                 f"got a ball with half={self.ball.half!r}, expected a whole one: both halves are explained"
             )
 
-    def explain(self, x: Samples, target: Target = None) -> Explanation:
+    def explain(self, x: SampleSource, target: Target = None) -> Explanation:
         """Explain the changes that move each sample of x (N, *shape) to `target`: one class, or one per sample."""
         if target is None:
             raise InputError("TargetedEVA needs a target, the class to move to: give one, or call explain_all(x)")
         return super().explain(x, target)
 
-    def explain_all(self, x: Samples) -> Explanation:
+    def explain_all(self, x: SampleSource) -> Explanation:
         """Explain every class of every sample: N · classes explanations, ordered by sample; `.atlas()` draws a table.
 
         Towards its own class, a sample's scores are zero.

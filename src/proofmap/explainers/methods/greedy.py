@@ -19,7 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.attack.pgd import attack, nearest, restrict
+from proofmap.attack.pgd import adversaries, attack, restrict
 from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Guarantee
 from proofmap.graph import Graph
@@ -80,12 +80,12 @@ class Greedy(Explainer):
         present.scatter_(1, mask.flatten(1), True)
         weight = torch.zeros(samples, count, dtype=torch.float64, device=task.x.device)
         when = torch.full_like(weight, -1.0)  # steps left when a group is chosen; -1: absent
-        steps = range(ceil(count / stride), 0, -1)
+        steps, generator = range(ceil(count / stride), 0, -1), task.seeded()
         for left in steps:
             report(1 - left / len(steps), f"step {len(steps) - left + 1} of {len(steps)}")
             open_ = present & (when < 0)
-            drawn = torch.rand(samples, self.subsets, count, generator=task.generator, device=task.x.device) < 0.5
-            moving = (drawn & open_[:, None]) | (present & ~open_)[:, None]  # (n, M, G) S ∪ v
+            drawn = torch.rand(self.subsets, count, generator=generator, device=task.x.device) < 0.5  # for all samples
+            moving = (drawn[None] & open_[:, None]) | (present & ~open_)[:, None]  # (n, M, G) S ∪ v
             value = torch.cat(list(self._values(task, family, mask, moving))).view(samples, self.subsets)
             fitted = regress(moving & open_[:, None], value)
             best = fitted.masked_fill(~open_, -torch.inf).argsort(dim=1, descending=True, stable=True)[:, :stride]
@@ -150,7 +150,7 @@ class GreedyAS(Greedy):
         return Ball(self.largest, task.ball.norm, task.ball.domain, task.ball.half).at(task.x)
 
     def _value(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
-        distance = nearest(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
+        distance, _ = adversaries(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
         return -distance.clamp(max=self.largest)
 
 
@@ -165,7 +165,7 @@ def regress(member: Tensor, value: Tensor) -> Tensor:
     rest = (value.double() - value.double().mean(1, keepdim=True)).unsqueeze(2)
     _, subsets, groups = design.shape
     flat = design.mT
-    gram = flat @ design if groups <= subsets else design @ flat  # of the smaller side
+    gram = flat @ design if groups <= subsets else design @ flat  # (K, K) for the smaller side K
     scale = (gram.diagonal(dim1=1, dim2=2).mean(1) * _RIDGE).clamp(min=torch.finfo(gram.dtype).tiny)
     gram.diagonal(dim1=1, dim2=2).add_(scale[:, None])
     if groups <= subsets:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.attack.pgd import margin, run_pgd_starts
+from proofmap.attack.pgd import margin, run_pgd_from
 from proofmap.bounds import Method
 from proofmap.errors import InputError
 from proofmap.execution import Sampler, check_precision
@@ -114,16 +114,19 @@ class HybridEVA(Explainer):
 
     def _sample_deltas(self, task: Task, available: int) -> Tensor:
         """Return the samples δ of B, (S, n, *shape): random ones, then the attacked ones."""
-        drawn = task.family.sample(self.samples, task.generator)
+        drawn = task.sample(self.samples + max(0, self.attacked - 1))
         if not self.attacked:
             return drawn
-        climbed = drawn.new_empty(self.attacked, *task.x.shape)
+        drawn, starts = drawn[: self.samples], drawn[self.samples :]
+        starts = torch.cat([torch.zeros_like(task.x)[None], starts])  # from x itself, then from drawn points
+        climbed = torch.empty_like(starts)
 
         def work(start: int, stop: int) -> None:
             chosen = torch.arange(start, stop, device=task.x.device)
             value = partial(margin, task.graph, target=task.target[chosen])
-            ways = run_pgd_starts(value, task.family.pick(chosen), _CLIMB_STEPS, self.attacked, task.generator)
-            climbed[:, start:stop] = torch.stack([at for _, at in ways])
+            family = task.family.pick(chosen)
+            for climb, begin in zip(climbed, starts, strict=True):
+                climb[start:stop] = run_pgd_from(value, family, begin[start:stop], _CLIMB_STEPS)[1]
 
         kept = sum(node.size for node in task.graph.nodes)  # values that the gradient keeps
         run_in_chunks(len(task.x), available // bytes_needed("value", kept, task.x.element_size()), work)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_BISECTIONS = 30  # of [0, 1]: the remaining interval of 1e-9 is rounded upwards
+_BISECTIONS = 30  # halvings of [0, 1]; the remaining interval of 1e-9 is rounded upwards
 
 
 def bet_sizes(trial: Tensor, odds: float, count: int) -> Tensor:

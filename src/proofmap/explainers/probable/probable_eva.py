@@ -46,7 +46,7 @@ class ProbableEVA(Explainer):
         AO(B) <= 2 Φ(Φ⁻¹(q⁺) + ε/σ) - 1,                  AO(B_u) <= 2 E⁺[ψ(a) + ψ'(a) (h - a)] - 1
 
     AO < 0 means that the smoothed classifier decides for c in the whole ball. The first bound is that of randomised
-    smoothing (Cohen et al. 2019). The second bound holds with δ_u = 0; `TangentBound` derives it. q⁺ and E⁺ are upper
+    smoothing (Cohen et al. 2019). The second bound holds with δ_u = 0. q⁺ and E⁺ are upper
     confidence bounds by betting on the same copies. With probability `level` over the draws, all numbers of a sample
     hold together: AO(B), every AO(B_u), and the lower bound at x (Bonferroni: each has an equal share of the error
     probability). This holds for each sample by itself; that all of a hundred samples hold is less probable.

@@ -14,7 +14,7 @@ from torch.special import ndtr, ndtri
 
 _MAX_DEVIATIONS = 3.0  # standard deviations: t is clamped to this range
 _MAX_CORRELATION = 0.95  # upper limit of β / sqrt(1 + β²), which is below 1
-_ROUNDING_MARGIN = 1e-9
+_ROUNDING_MARGIN = 1e-9  # relative: covers the rounding errors of `lines`
 
 
 def shifted_share(share: Tensor, steps: Tensor) -> Tensor:

@@ -82,11 +82,25 @@ def is_series(e: Explanation) -> bool:
     return e.x.ndim in (2, 3) and str(e.settings.get("groups")).startswith("Windows(")
 
 
+def is_sequence(e: Explanation) -> bool:
+    """Return whether the samples are sequences (T, D) of tokens, each with all of its D features in one group.
+
+    Cells of a grid may also be whole rows, but a grid is for images.
+    """
+    groups = str(e.settings.get("groups"))
+    if e.x.ndim != 3 or groups.startswith(("Grid(", "Windows(")):
+        return False
+    whole = e.x.shape[2] > 1 and e.scores.shape[1] > 1 and bool((e.mask == e.mask[..., :1]).all())
+    return whole or groups.startswith("Tokens(")
+
+
 def noun(e: Explanation) -> str:
     """Return the word for a group: "pixel", "cell", "column", ..."""
     count = len(e.mask[0].unique())
     if is_series(e):
         return "window"
+    if is_sequence(e):
+        return "token" if count == e.x.shape[1] else "group"
     if e.x.ndim == 2:
         return "column" if count == e.x.shape[1] else "group"
     if count == e.x.shape[-2:].numel():

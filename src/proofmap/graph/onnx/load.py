@@ -30,8 +30,9 @@ def load(path: str | os.PathLike[str]) -> Graph:
     """Return the graph of an ONNX file (opset 7 or newer, float32 or float64) with one input and one output.
 
     External weights are read if they are in the folder of `path`. The number of samples may differ afterwards, even if
-    the file fixes it. Operations without a rule are in one opaque node, which onnxruntime computes: `bounded` says
-    whether there is one. If onnxruntime is installed and can run the file, its logits are compared with the graph's.
+    the file fixes it. Operations without a rule are in one opaque node, which onnxruntime computes. Bounds
+    refuse it with UnsupportedError. If onnxruntime is installed and can run the file, its logits are compared with the
+    graph's.
 
     >>> found = pm.EVA(model, ball, groups=cells).explain(x[:1])
     >>> found.certificate().save("digit.proof")        # which writes the network too

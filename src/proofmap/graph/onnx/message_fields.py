@@ -15,7 +15,7 @@ from proofmap.errors import ModelError
 
 Array = npt.NDArray[Any]
 
-_OLDEST_OPSET = 7
+_OLDEST_OPSET = 7  # earlier opsets broadcast by attributes
 _DTYPES: dict[int, torch.dtype] = {TensorProto.FLOAT: torch.float32, TensorProto.DOUBLE: torch.float64}
 
 

@@ -29,8 +29,8 @@ from proofmap.runtime.precision import full_precision
 def trace(model: nn.Module, x: Tensor) -> Graph:
     """Return the graph of `model` for inputs like x (N, *shape), in evaluation mode; N may differ afterwards.
 
-    Operations without a rule are in one opaque node, which the module itself computes: `bounded` says whether there is
-    one. The graph is checked: it agrees with the model at x and at a point drawn around it.
+    Operations without a rule are in one opaque node, which the module itself computes. Bounds refuse it with
+    UnsupportedError. The graph is checked: it agrees with the model at x and at a point drawn around it.
 
     Every public call traces a module once. To save that time, keep the graph and pass it instead of the model, as long
     as the module does not change.

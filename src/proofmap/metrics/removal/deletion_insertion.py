@@ -38,11 +38,12 @@ Steps: TypeAlias = int | Literal["all"]
 Area: TypeAlias = Literal["mean", "sum"]
 
 
-_PRESET_SETTINGS = ("baseline", "steps", "score", "area", "groups")
+_NOISE_DRAWS = 8  # independent draws of a random baseline; the noise of a value falls with the root of their number
+_PRESET_SETTINGS = ("baseline", "steps", "score", "area", "groups", "draws")
 _PRESETS = table(
     *_PRESET_SETTINGS,
-    paper=(Uniform(), 100, "softmax", "mean", pixels()),
-    xplique=(0.0, 10, "logit", "mean", pixels()),
+    paper=(Uniform(), 100, "softmax", "mean", pixels(), _NOISE_DRAWS),
+    xplique=(0.0, 10, "logit", "mean", pixels(), 1),
 )
 
 
@@ -55,22 +56,7 @@ def _check_steps(said: str, steps: Any) -> None:
 class Curve(Metric[Samples]):
     """The area under s_k = score(x with some variables at a baseline), k = floor(i G / steps) for i = 0 .. steps.
 
-    k is the number of most important variables, out of G.
-
-    baseline: a number, a tensor that broadcasts to x, `Uniform(low, high)`, `Mean()`, `Blur()` or `Darkest()`.
-    steps: points of the curve after the first, at most the number of variables; "all": one variable per step.
-    score: "softmax" or "logit" of the target class.
-    area: "mean": trapezoids over the fraction i / steps from 0 to 1; "sum": trapezoids of width one over i from 1 to
-        steps, without the unchanged sample, so that the area grows with the number of steps.
-    groups: the variables.
-
-    The presets set these settings. Values other than None override them.
-
-        paper    Uniform(), softmax, mean, pixels, 100 steps (the paper does not state the number of steps)
-        xplique  0, logit, mean, pixels, 10 steps
-        quantus  PixelFlipping with its area: Darkest(), softmax, sum, each entry, all steps. Only for Deletion.
-
-    batch: points in one batch of the model; by default about 16 MB.
+    k is the number of most important variables, out of G. `Deletion` describes the settings and presets.
     """
 
     preset: str = "paper"
@@ -80,14 +66,21 @@ class Curve(Metric[Samples]):
     score: ByPreset[Score] = ByPreset(partial(check_choice, words=Score))
     area: ByPreset[Area] = ByPreset(partial(check_choice, words=Area))
     groups: ByPreset[Groups] = ByPreset(check_groups)
+    draws: ByPreset[int] = ByPreset(check_count)
     seed: int = count(0, least=0)
     batch: int | None = count(None)
+
+    def __post_init__(self) -> None:
+        """Refuse invalid settings. A baseline without noise needs one draw."""
+        super().__post_init__()
+        if not isinstance(self.baseline, Uniform) and vars(self)["draws"] is None:
+            object.__setattr__(self, "draws", 1)
 
     def __init_subclass__(cls, fill: Mean | Blur | None = None) -> None:
         """With `fill`, the class is its parent with the paper's preset and this baseline, under a name of its own."""
         if fill is not None:
             word = type(fill).__name__.lower()
-            presets = {"paper": {**cls.presets["paper"], "baseline": fill}}
+            presets = {"paper": {**cls.presets["paper"], "baseline": fill, "draws": 1}}
             own = {"name": f"{cls.name}-{word}", "label": f"{cls.label} ({word})", "presets": presets}
             for name, value in own.items():
                 setattr(cls, name, value)
@@ -106,14 +99,21 @@ class Curve(Metric[Samples]):
         return torch.trapezoid(curve, dim=1) / (curve.shape[1] - 1)
 
     def curve(self, model: Network, x: Samples, target: Target, attributions: Samples) -> Tensor:
-        """Return the scores (N, steps + 1), from no variables to all."""
+        """Return the mean scores (N, steps + 1) over the draws, from no variables to all."""
         return self._curve(self._case(model, x, target, attributions))
 
     def _curve(self, case: Case) -> Tensor:
+        total = self._drawn(case, 0)
+        for draw in range(1, self.draws):
+            total = total + self._drawn(case, draw)
+        return (total / self.draws).to(case.x.dtype)
+
+    def _drawn(self, case: Case, draw: int) -> Tensor:
+        """Return the scores (N, steps + 1) in float64 of one draw."""
         x, variables = case.x, Variables.of(case.x, self.groups)
         steps = variables.most if self.steps == "all" else min(self.steps, variables.most)
         points_along = torch.arange(steps + 1, device=x.device)
-        baselines, ties = Stream(self.seed, "baseline"), Stream(self.seed, "ties")
+        baselines, ties = Stream(self.seed, "baseline", draw), Stream(self.seed, "ties", draw)
         scores = []
         with full_precision(x.device), torch.no_grad():
             for piece in pieces(len(x), steps + 1, case.rows):
@@ -123,17 +123,36 @@ class Curve(Metric[Samples]):
                 ranks, indices = case.ranks(present, piece, ties), points_along.split(case.points_each(piece))
                 changed = (torch.where(present.first(ranks, index, steps), end, start) for index in indices)
                 scores.append(case.scores(piece, self.score, changed))
-        return torch.cat(scores).to(x.dtype)
+        return torch.cat(scores)
 
 
 @dataclass(frozen=True, eq=False)
 class Deletion(Curve):
     """The area under the score while the most important variables are set to the baseline; lower is better.
 
-    s_k = score(x with the k most important variables at the baseline). It has the settings and presets of `Curve`.
+    It is the area under s_k = score(x with the k most important variables at the baseline), k = floor(i G / steps) for
+    i = 0 .. steps, out of G variables.
+
+    baseline: a number, a tensor that broadcasts to x, `Uniform(low, high)`, `Mean()`, `Blur()` or `Darkest()`.
+    steps: points of the curve after the first, at most the number of variables; "all": one variable per step.
+    score: "softmax" or "logit" of the target class.
+    area: "mean": trapezoids over the fraction i / steps from 0 to 1; "sum": trapezoids of width one over i from 1 to
+        steps, without the unchanged sample, so that the area grows with the number of steps.
+    groups: the variables.
+    draws: the curve is the mean over this many draws of a `Uniform` baseline and of the order of equal attributions.
+        Draws are independent, also between samples. The first one is the draw of draws=1. Other baselines have no
+        noise: with them, the default is 1.
+
+    The presets set these settings. Values other than None override them.
+
+        paper    Uniform(), softmax, mean, pixels, 100 steps, 8 draws (the paper states neither steps nor draws)
+        xplique  0, logit, mean, pixels, 10 steps, 1 draw
+        quantus  PixelFlipping with its area: Darkest(), softmax, sum, each entry, all steps, 1 draw. Only for Deletion.
+
+    batch: points in one batch of the model; by default about 16 MB.
 
     >>> pm.metrics.Deletion()(model, x, None, maps)
-    tensor([0.0526, 0.1971])
+    tensor([0.0588, 0.2233])
     """
 
     name: ClassVar[str] = "deletion"
@@ -141,7 +160,7 @@ class Deletion(Curve):
     higher_is_better: ClassVar[bool] = False
     presets: ClassVar[Presets] = {
         **_PRESETS,
-        **table(*_PRESET_SETTINGS, quantus=(Darkest(), "all", "softmax", "sum", Entries())),
+        **table(*_PRESET_SETTINGS, quantus=(Darkest(), "all", "softmax", "sum", Entries(), 1)),
     }
 
     def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,10 +172,10 @@ class Insertion(Curve):
     """The area under the score while the most important variables are inserted into the baseline; higher is better.
 
     s_k = score(the baseline with the k most important variables of x). The baseline is the same as in Deletion.
-    It has the settings and presets of `Curve`.
+    It has the settings of `Deletion`, and its presets except "quantus".
 
     >>> pm.metrics.Insertion()(model, x, None, maps)
-    tensor([0.4713, 0.9806])
+    tensor([0.5501, 0.9932])
     """
 
     name: ClassVar[str] = "insertion"

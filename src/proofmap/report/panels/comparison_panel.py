@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from proofmap.bench.statistics import MIN_INTERVAL_SAMPLES, Cell, Column, Table
+from proofmap.bench.statistics import MIN_INTERVAL_SAMPLES, Cell, Column, Table, interval_kind
 from proofmap.report.number_line import Axis
 from proofmap.report.panel import Panel, ReportData, TemplatePanel
 
@@ -56,8 +56,10 @@ def comparison(table: Table) -> Comparison:
     rows = []
     for method, cells in table.rows.items():
         counts = sorted({cell.count for cell in cells.values()})
+        students = {count: interval_kind(count) == "Student's t" for count in counts}
+        samples = [f"{count} (Student's t)" if student else f"{count}" for count, student in students.items()]
         shown = [_cell(cells.get(column.name), axes[column.name]) for column in table.columns]
-        rows.append(MethodRow(method, shown, " or ".join(map(str, counts)), _time(table.seconds[method])))
+        rows.append(MethodRow(method, shown, " or ".join(samples), _time(table.seconds[method])))
     printed = any(cell.paper is not None for cells in table.rows.values() for cell in cells.values())
     named = table.model or table.data
     title = (
@@ -74,12 +76,11 @@ def _axis(table: Table, name: str) -> Axis:
 def _cell(cell: Cell | None, axis: Axis) -> MeanCell | None:
     if cell is None:
         return None
-    mark = {"best": "best", "second": "second", "tied": "tied", "": ""}[cell.mark]
     paper = "" if cell.paper is None else f"{cell.paper:g}"
     mean, low, high = (f"{value:.3f}".replace("-", "−") for value in (cell.mean, cell.low, cell.high))
     start, end = axis.at(cell.low), axis.at(cell.high)
     between = f"{low} to {high}" if cell.count >= MIN_INTERVAL_SAMPLES else "too few samples for an interval"
-    return MeanCell(mean, between, mark, paper, start, axis.at(cell.mean), end - start)
+    return MeanCell(mean, between, cell.mark, paper, start, axis.at(cell.mean), end - start)
 
 
 def _time(seconds: float | None) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from proofmap.errors import FileError
 from proofmap.sources.vnnlib.expressions import Expression, Terms, commands, is_variable
 
-_MAX_CASES = 10_000
+_MAX_CASES = 10_000  # cases of a file: an `and` of several `or` multiplies them
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class _End:
     upper: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Case:
-    """A conjunction: limits of inputs and rows of outputs."""
+    """A conjunction: limits of inputs and rows of outputs. `add` changes it."""
 
     lower: dict[int, float] = field(default_factory=dict)
     upper: dict[int, float] = field(default_factory=dict)

@@ -28,9 +28,9 @@ _WITHOUT_EFFECT = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
-    """One node of a file with its attributes; `used` records the attributes that were read."""
+    """One node of a file with its attributes. It changes: `used` records the attributes that were read so far."""
 
     name: str
     op: str

@@ -1,0 +1,97 @@
+"""Captum's call for inputs with noise: `ClampedInputs` clamps them to the domain before an explainer gets them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import overload
+
+from torch import Tensor
+
+from proofmap.errors import InputError
+from proofmap.explainers.explainer import Explainer, wrapped_once_more
+from proofmap.graph import Network
+from proofmap.graph.input_tensor import as_samples
+from proofmap.inputs.array_types import Samples, Target
+
+
+@dataclass(frozen=True, eq=False)
+class ClampedInputs:
+    """An explainer whose inputs are clamped to the domain of its ball, for methods that add noise.
+
+    Captum's NoiseTunnel and sensitivity_max, and Quantus' MaxSensitivity, add noise to inputs. The noise leaves a
+    domain such as (0, 1), and an explainer refuses such inputs, because nothing is proven about them. Here each noisy
+    input is replaced by the nearest input of the domain, so the noise is smaller at the ends of the domain.
+
+    explainer: any explainer whose domain has no one-hot blocks. Without a domain, nothing is clamped.
+
+    >>> from captum.attr import NoiseTunnel
+    >>> noisy = NoiseTunnel(pm.explainers.ClampedInputs(pm.EVA(model, ball, groups=cells)))
+    >>> noisy.attribute(x, nt_samples=2, stdevs=0.1, target=3).shape
+    torch.Size([2, 1, 28, 28])
+    """
+
+    explainer: Explainer
+
+    def __post_init__(self) -> None:
+        """Refuse other objects, and one-hot blocks."""
+        if not isinstance(self.explainer, Explainer):
+            raise InputError(
+                f"ClampedInputs got {type(self.explainer).__name__}, expected an explainer such as pm.EVA(model, ball)"
+            )
+        if self.explainer.ball is not None and self.explainer.ball.one_hot:
+            raise InputError(
+                "ClampedInputs got a domain with one-hot blocks, expected numbers only: noise is no category"
+            )
+
+    @overload
+    def attribute(
+        self,
+        inputs: Samples,
+        target: Target | list[int] = None,
+        feature_mask: Samples | tuple[Samples, ...] | None = None,
+        perturbations_per_eval: int | None = None,
+        show_progress: bool = False,
+    ) -> Tensor: ...
+
+    @overload
+    def attribute(
+        self,
+        inputs: tuple[Samples, ...],
+        target: Target | list[int] = None,
+        feature_mask: Samples | tuple[Samples, ...] | None = None,
+        perturbations_per_eval: int | None = None,
+        show_progress: bool = False,
+    ) -> tuple[Tensor, ...]: ...
+
+    @wrapped_once_more
+    def attribute(
+        self,
+        inputs: Samples | tuple[Samples, ...],
+        target: Target | list[int] = None,
+        feature_mask: Samples | tuple[Samples, ...] | None = None,
+        perturbations_per_eval: int | None = None,
+        show_progress: bool = False,
+    ) -> Tensor | tuple[Tensor, ...]:
+        """Return the explainer's attributions of the clamped inputs. See `Explainer.attribute`."""
+        rest = (target, feature_mask, perturbations_per_eval, show_progress)
+        if isinstance(inputs, tuple):
+            return self.explainer.attribute(tuple(map(self._clamped, inputs)), *rest)
+        return self.explainer.attribute(self._clamped(inputs), *rest)
+
+    def _clamped(self, inputs: Samples) -> Tensor:
+        x = as_samples(inputs, self.explainer.model).detach()
+        return x if self.explainer.ball is None else x.clamp(*self.explainer.ball.limits(x))
+
+    @property
+    def forward_func(self) -> Network:
+        """The model, under the name that Captum's methods expect."""
+        return self.explainer.model
+
+    @property
+    def multiplies_by_inputs(self) -> bool:
+        """False, as for every explainer. Captum reads this property."""
+        return False
+
+    def has_convergence_delta(self) -> bool:
+        """Return False, as every explainer. Captum calls this method."""
+        return False
