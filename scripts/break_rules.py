@@ -78,6 +78,9 @@ CLAIM = "tests/claims/test_claim.py"
 CLAIMED_RUN = "tests/claims/test_run_claims.py"
 SWOLLEN = "tests/proof/test_hostile_files.py"
 HULL = "tests/claims/test_enclosing_box.py"
+SEVERAL = "tests/explainers/test_several_inputs.py"
+ONNX_INPUTS = "tests/graph/onnx/test_single_input.py"
+MODULE_CALL = "tests/graph/torch/test_module_call.py"
 WRITTEN = "tests/graph/onnx/test_write.py"
 CHOSEN = "tests/bounds/test_alpha.py::test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms"
 NO_LOOSER = "tests/bounds/test_alpha.py::test_no_looser_than_backward_on_deep_networks"
@@ -2307,6 +2310,22 @@ BREAKS = [
         "if False:",
         RUN_CERTIFIED,
     ),
+    Break("inputs/several_inputs.py", "else ball._radii(value))", "else ball._radii(value) / 2)", SEVERAL),
+    Break("inputs/several_inputs.py", "tuple(start + column for column", "tuple(column for column", SEVERAL),
+    Break("inputs/several_inputs.py", "append(mask.flatten(1) + first)", "append(mask.flatten(1))", SEVERAL),
+    Break("inputs/several_inputs.py", "(value, value) if pinned else", "(-free, free) if pinned else", SEVERAL),
+    Break("inputs/several_inputs.py", 'if len(moving) > 1 and set(norms) != {"inf"}:', "if False:", SEVERAL),
+    Break("graph/torch/module_call.py", "else part.constant.to(x.device)", "else (0 * part.constant)", SEVERAL),
+    Break("graph/joined_inputs.py", "not torch.equal(part.constant, known.constant)", "False", SEVERAL),
+    Break("graph/joined_inputs.py", "if not bool((value == value[:1]).all()):", "if False:", SEVERAL),
+    Break("explainers/statements/explained_inputs.py", "flat - first).unflatten", "flat * 0).unflatten", SEVERAL),
+    Break("graph/onnx/single_input.py", "start += part.size", "start += 1", ONNX_INPUTS),
+    Break("graph/torch/module_call.py", "if _LOGITS in tensors:", "if False:", MODULE_CALL),
+    Break("graph/torch/module_call.py", "if len(tensors) == 1 and not others:", "if tensors:", MODULE_CALL),
+    Break("graph/builder/slicing.py", "or tuple(x.shape) != (0,)]", "or True]", MODULE_CALL),
+    Break("graph/torch/batch_axis_tracking.py", "source, along + 1, own", "source, along, own", FOLLOWED),
+    Break("graph/torch/batch_axis_tracking.py", "if x.axis != 0 or len(shape) < 3", "if len(shape) < 3", FOLLOWED),
+    Break("graph/torch/batch_axis_tracking.py", "turn = (0, 2, 1,", "turn = (0, 1, 2,", FOLLOWED),
     Break("explainers/samples/concatenation.py", "return torch.cat(list(values))", "return values[0]", JOINED),
     Break("explainers/samples/concatenation.py", "if any(own and n > 1 for", "if any(own and n < 0 for", JOINED),
     Break(
@@ -2346,9 +2365,7 @@ BREAKS = [
         DRAWS,
     ),
     Break("explainers/methods/greedy.py", "0, -1), task.seeded()", "0, -1), task.generator", DRAWS),
-    Break(
-        "explainers/samples/clamped_inputs.py", "x.clamp(*self.explainer.ball.limits(x))", "x.clamp(0.0, 1.0)", CAPTUM
-    ),
+    Break("explainers/samples/clamped_inputs.py", "x.clamp(*ball.limits(x))", "x.clamp(0.0, 1.0)", CAPTUM),
     Break("bench/compare.py", "if not any(_applies(metric, attributor)", "if not any(True", COMPARED),
     Break("bench/table_text.py", 'r"(?<![\\de])-(?=\\d)"', 'r"-(?=\\d)"', LATEX),
     Break("storage/exported_tables.py", 'safe.startswith(("[", "*"))', "False", LATEX),

@@ -57,7 +57,7 @@ def test_a_wrong_notebook_fails(tmp_path: Path) -> None:
 
 def test_notebooks_are_stored_without_outputs() -> None:
     """No test would check a stored figure; and cells are plain Python, so that no kernel is needed."""
-    assert len(NOTEBOOKS) == 6
+    assert len(NOTEBOOKS) == 7
     for notebook in NOTEBOOKS:
         code = [cell for cell in cells(notebook) if cell["cell_type"] == "code"]
         assert code, notebook.name

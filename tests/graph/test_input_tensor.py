@@ -121,7 +121,7 @@ def test_a_tensor_keeps_its_precision() -> None:
         (np.zeros((2, 8), np.uint8), r"x is an array of uint8, expected floats.*x.astype\('float32'\)"),
         (np.array([["a"]]), "x is an array of <U1, expected floats"),
         ([[0.0] * 8], "x is list, expected a float32 or float64 tensor, or a numpy array of floats"),
-        ((torch.zeros(2, 8), torch.zeros(2, 8)), r"x is a tuple of 2 parts, expected one tensor.*torch.cat"),
+        ([torch.zeros(2, 8), torch.zeros(2, 8)], r"x is a list of 2 parts, expected one tensor.*torch.cat"),
         (None, "x is NoneType, expected a float32 or float64 tensor"),
     ],
 )
@@ -139,3 +139,19 @@ def test_inputs_that_are_not_float_arrays_are_refused(x: Any, message: str) -> N
     for call in calls:
         with pytest.raises(InputError, match=message):
             call()
+
+
+def test_calls_of_one_input_refuse_several_with_advice() -> None:
+    pair = (torch.zeros(2, 4), torch.zeros(2, 4))
+    calls: list[Callable[[Any], object]] = [
+        lambda x: pm.certified_radius(MODEL, x),
+        lambda x: pm.explainers.as_attributor("saliency", MODEL).attribute(x),
+        lambda x: pm.metrics.Deletion()(MODEL, x, None, torch.zeros(2, 8)),
+        lambda x: pm.compare(MODEL, x, ["saliency"]),
+        lambda x: pm.explain(MODEL, x),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match=r"x is a tuple of 2 parts.*explainers such as pm.EVA take several.*torch"):
+            call(pair)
+        with pytest.raises(InputError, match=r"x is a dict of 2 parts"):
+            call(dict(zip("ab", pair, strict=True)))

@@ -411,7 +411,7 @@ class TwoOutputs(File):
 class TwoInputs(File):
     def model(self, dtype: torch.dtype = torch.float32) -> onnx.ModelProto:
         model = super().model(dtype)
-        model.graph.input.append(helper.make_tensor_value_info("other", TensorProto.FLOAT, ["n", 4]))
+        model.graph.input.append(helper.make_tensor_value_info("other", TensorProto.INT64, ["n", 4]))
         return model
 
 
@@ -454,12 +454,12 @@ REFUSED: dict[str, list[tuple[Source, str]]] = {
         ),
     ],
     "two outputs": [
-        (Module(Several), "1 inputs and 2 outputs, expected one tensor in and the logits out"),
+        (Module(Several), r"a tuple with the tensors 0 \(N, 4\), 1 \(N, 4\), expected one tensor"),
         (TwoOutputs(DENSE.nodes, WEIGHTS), r"2 outputs \(y, .*\), expected one, or one of floats beside labels"),
     ],
     "two inputs": [
         (Module(Demanding), "torch.export cannot follow the model.*takes one tensor of that shape"),
-        (TwoInputs(DENSE.nodes, WEIGHTS), r"2 inputs \(x, other\), expected one"),
+        (TwoInputs(DENSE.nodes, WEIGHTS), r"2 inputs \(x, other\), and 'other' is INT64, expected floats"),
     ],
     "no dependence on the input": [
         (Module.of(lambda x: torch.ones(x.shape[0], 3)), "output does not depend on its input"),

@@ -148,7 +148,7 @@ def _on(graph: Graph, attributor: Attributor, model: nn.Module | Graph) -> Attri
 
 def warm_up(attributor: Attributor, x: Tensor, target: Tensor) -> None:
     """Explain one sample without timing: imports, tracing and the start of a device are not part of a method."""
-    if isinstance(attributor, Explainer) and attributor.ball is not None:  # radii of all samples do not fit one sample
+    if isinstance(attributor, Explainer) and isinstance(attributor.ball, Ball):  # its radii may be those of all samples
         attributor = replace(attributor, ball=ball_of_samples(attributor.ball, slice(1), x))
     attributor.attribute(x[:1], target=target[:1])
 

@@ -25,13 +25,16 @@ from proofmap.errors import InputError, OutsideDomainError
 from proofmap.explainers.batching import Measured, Task, ball_of_samples, concatenate
 from proofmap.explainers.explained_ball import default_ball_with_warning
 from proofmap.explainers.explanation import Explanation, Guarantee, spread
+from proofmap.explainers.statements.explained_inputs import with_inputs
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import classes_of
 from proofmap.graph.input_tensor import as_samples
+from proofmap.graph.joined_inputs import join_inputs, of_one_input
 from proofmap.graph.opaque import differentiable, opaque_node
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import Samples, SampleSource, Target
+from proofmap.inputs.array_types import Inputs, Samples, Target
 from proofmap.inputs.ball import Ball
+from proofmap.inputs.several_inputs import CONSTANT, Balls, GroupsOfInputs, is_several
 from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime.memory import check_memory
 from proofmap.runtime.progress import part
@@ -79,12 +82,13 @@ class Explainer(ABC):
     """Explains decisions of one model over one kind of ball.
 
     ball: its eps may be "auto": the largest proven radius of each sample. Without a ball, "auto" is used with the range
-    of the samples as the domain, and a warning says so.
+    of the samples as the domain, and a warning says so. For a model of several inputs, a tuple: a ball for each input,
+    or None if it stays fixed.
 
-    groups: the variables that share one score, `pixels()` by default. batch: the number of samples per pass; some
-    hundred keep a GPU busy. progress: show a progress bar for work of more than a second. memory: bytes that the
-    computation may use, by default half of the free memory. seed, bounds, rigorous: None for an explainer without this
-    setting.
+    groups: the variables that share one score, `pixels()` by default; a tuple for several inputs. batch: the number of
+    samples per pass; some hundred keep a GPU busy. progress: show a progress bar for work of more than a second.
+    memory: bytes that the computation may use, by default half of the free memory. seed, bounds, rigorous: None for an
+    explainer without this setting.
 
     >>> isinstance(pm.EVA(model, ball), pm.explainers.Explainer)
     True
@@ -97,9 +101,9 @@ class Explainer(ABC):
     needs_gradients: ClassVar[bool] = False  # whether the network must have gradients with respect to its input
 
     model: Network
-    ball: Ball | None = None
+    ball: Balls | None = None
     _: KW_ONLY
-    groups: grouping.Groups = None
+    groups: GroupsOfInputs = None
     batch: int = count(16)
     progress: bool = True
     memory: int | None = None
@@ -110,15 +114,24 @@ class Explainer(ABC):
     def __post_init__(self) -> None:
         """Raise InputError for invalid settings, or a graph that cannot be explained."""
         check_model(self.model)
-        if self.ball is not None and not isinstance(self.ball, Ball):
-            raise InputError(f"got ball={self.ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
+        for ball in self.ball if isinstance(self.ball, tuple) else (self.ball,):
+            if ball is not None and not isinstance(ball, Ball):
+                raise InputError(f"got ball={ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
         check_settings(self)
         check_memory(self.memory)
-        object.__setattr__(self, "groups", grouping.pixels() if self.groups is None else self.groups)
+        several = isinstance(self.ball, tuple)
+        object.__setattr__(self, "groups", grouping.pixels() if self.groups is None and not several else self.groups)
         if "bounds" in self._setting_names():
             object.__setattr__(self, "bounds", method_of(self.bounds))
         if isinstance(self.model, Graph):
             self._check_graph(self.model)
+
+    @property
+    def _first_ball(self) -> Ball | None:
+        """The ball; for several inputs the first, whose kind is that of all."""
+        if isinstance(self.ball, tuple):
+            return next((ball for ball in self.ball if ball is not None), None)
+        return self.ball
 
     def _setting_names(self) -> list[str]:
         """Return the settings that this class has, in the order of their last declaration."""
@@ -159,10 +172,13 @@ class Explainer(ABC):
     def _measure(self, task: Task) -> Measured:
         """Return the overlaps and scores of a batch."""
 
-    def explain(self, x: SampleSource, target: Target = None) -> Explanation:
+    def explain(self, x: Inputs, target: Target = None) -> Explanation:
         """Explain the decision at each sample of x (N, *shape): the predicted class, or the target.
 
-        x may be a DataLoader with batches of samples or of pairs (x, y), in a fixed order.
+        x may be several inputs: a tuple in the order of the model's arguments, or a dictionary by keyword. The result
+        is about their joined vector, and `Explanation.inputs` about each of them.
+
+        x may also be a DataLoader with batches of samples or of pairs (x, y), in a fixed order.
         """
         return self._explain(x, target, self.groups, show=self.progress)
 
@@ -171,7 +187,7 @@ class Explainer(ABC):
         self,
         inputs: Samples,
         target: Target | list[int] = None,
-        feature_mask: Samples | tuple[Samples, ...] | None = None,
+        feature_mask: Samples | tuple[Samples | None, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> Tensor: ...
@@ -181,7 +197,7 @@ class Explainer(ABC):
         self,
         inputs: tuple[Samples, ...],
         target: Target | list[int] = None,
-        feature_mask: Samples | tuple[Samples, ...] | None = None,
+        feature_mask: Samples | tuple[Samples | None, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> tuple[Tensor, ...]: ...
@@ -191,7 +207,7 @@ class Explainer(ABC):
         self,
         inputs: Samples | tuple[Samples, ...],
         target: Target | list[int] = None,
-        feature_mask: Samples | tuple[Samples, ...] | None = None,
+        feature_mask: Samples | tuple[Samples | None, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> Tensor | tuple[Tensor, ...]:
@@ -202,7 +218,7 @@ class Explainer(ABC):
         `pm.explainers.ClampedInputs`.
 
         Args:
-            inputs: Samples (N, *shape), or a tuple with one tensor.
+            inputs: Samples (N, *shape), or a tuple with one tensor for each argument of the model.
             target: A class, or one per sample.
             feature_mask: Groups in place of the explainer's own, (1, *shape) for all samples or (N, *shape).
             perturbations_per_eval: The number of samples per pass.
@@ -211,14 +227,15 @@ class Explainer(ABC):
         Returns:
             The attributions.
         """
-        if isinstance(inputs, tuple):
-            one = _only(inputs, "inputs")
-            return (self.attribute(one, target, feature_mask, perturbations_per_eval, show_progress),)
+        if isinstance(inputs, tuple) and len(inputs) == 1:
+            return (self.attribute(inputs[0], target, feature_mask, perturbations_per_eval, show_progress),)
         if target is None and self.signed:
             raise InputError(f"{type(self).__name__} needs a target, the class to move to")
         if perturbations_per_eval is not None:
             check_count("got perturbations_per_eval", perturbations_per_eval)
-        mask = _only(feature_mask, "feature masks") if isinstance(feature_mask, tuple) else feature_mask
+        mask = feature_mask
+        if not isinstance(inputs, tuple) and isinstance(mask, tuple):
+            mask = _only(mask, "feature masks")
         groups = self.groups if mask is None else mask
         try:
             with torch.enable_grad():  # Captum disables gradients, but some explainers need them
@@ -228,7 +245,13 @@ class Explainer(ABC):
                 f"{error}; for noise, as of Captum's NoiseTunnel or sensitivity_max, wrap the explainer: "
                 "pm.explainers.ClampedInputs(explainer)"
             ) from error
-        return explanation.attributions
+        if not isinstance(inputs, tuple):
+            return explanation.attributions
+        found = iter(explanation.inputs)
+        return tuple(
+            next(found).attributions if role != CONSTANT else explanation.x.new_zeros(torch.as_tensor(value).shape)
+            for value, role in zip(inputs, explanation.input_roles.values(), strict=True)
+        )
 
     @property
     def forward_func(self) -> Network:
@@ -245,13 +268,17 @@ class Explainer(ABC):
         return False
 
     def _explain(
-        self, x: SampleSource, target: Target | list[int], groups: grouping.Groups, show: bool, batch: int | None = None
+        self, x: Inputs, target: Target | list[int], groups: GroupsOfInputs, show: bool, batch: int | None = None
     ) -> Explanation:
         started = time.perf_counter()
+        if is_several(x):
+            stated, z, record = self._with_joined_inputs(x, groups)
+            return with_inputs(stated._explain(z, target, stated.groups, show, batch), record)
         x = as_samples(x, self.model).detach()
         if self.ball is None:
             stated = replace(self, ball=default_ball_with_warning(x, type(self).__name__))
             return stated._explain(x, target, groups, show, batch)
+        around_x, groups = of_one_input(self.ball, groups)
         mask = grouping.mask_of(groups, x)
         traced = as_graph(self.model, x)
         self._check_graph(traced)
@@ -262,9 +289,9 @@ class Explainer(ABC):
             predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
         rigorous = decide_rigorous(graph, self.rigorous, self.bounds)
         aim = predicted if target is None else classes_of(target, len(x), graph.classes, x.device)
-        search = _RADIUS_WORK_SHARE if isinstance(self.ball.eps, str) else 0.0
+        search = _RADIUS_WORK_SHARE if isinstance(around_x.eps, str) else 0.0
         with part(0.0, search):
-            ball = self._with_radius(self.ball, graph, x, predicted if self.signed else aim, rigorous, show)
+            ball = self._with_radius(around_x, graph, x, predicted if self.signed else aim, rigorous, show)
         generator = torch.Generator(x.device).manual_seed(0 if self.seed is None else self.seed)
         step = batch or self.batch
         parts = []
@@ -305,6 +332,19 @@ class Explainer(ABC):
             made_from=(traced, ball),
         )
 
+    def _with_joined_inputs(
+        self, x: Inputs, groups: GroupsOfInputs
+    ) -> tuple[Explainer, Tensor, list[dict[str, JSON]] | None]:
+        """Return the explainer of the joined vectors, these vectors, and the record of the inputs."""
+        joined = join_inputs(self.model, x)
+        if self.ball is None:
+            raise InputError(
+                f"{type(self).__name__} got no ball for {len(joined.parts)} inputs, expected a tuple: a pm.Ball for "
+                "each input, or None if it stays fixed"
+            )
+        stated = replace(self, model=joined.model, ball=joined.ball(self.ball), groups=joined.mask(groups, self.ball))
+        return stated, joined.x, None if joined.is_one else joined.record(self.ball)
+
     def _check_graph(self, graph: Graph) -> None:
         """Raise InputError if a part of the network has no rule or no gradients, but needs them."""
         if self.guarantee == "certified":
@@ -312,8 +352,9 @@ class Explainer(ABC):
         if self.needs_gradients:
             differentiable(graph, type(self).__name__)
         foreign = opaque_node(graph)
-        if foreign is not None and (self.ball is None or isinstance(self.ball.eps, str)):
-            got = "no ball, hence " if self.ball is None else ""
+        ball = self._first_ball
+        if foreign is not None and (ball is None or isinstance(ball.eps, str)):
+            got = "no ball, hence " if ball is None else ""
             raise InputError(
                 f"got {got}the radius 'auto', which has to be proven, for a model with "
                 f"{foreign[1].missing_in_words()}, which has no rule: give a number, such as pm.Ball(0.02)",
@@ -348,7 +389,7 @@ def _short(value: Any) -> str:
     return f"tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r:.200}"
 
 
-def _only(tensors: tuple[Samples, ...], what: str) -> Samples:
+def _only(tensors: tuple[Samples | None, ...], what: str) -> Samples | None:
     if len(tensors) != 1:
-        raise InputError(f"got {len(tensors)} {what}, expected one tensor: explain a model of one input")
+        raise InputError(f"got {len(tensors)} {what} for one input, expected one tensor: give all inputs as a tuple")
     return tensors[0]

@@ -19,6 +19,7 @@ from proofmap.explainers.explanation_file import check_names, read, write
 from proofmap.explainers.origin import Origin
 from proofmap.explainers.proven_scores import ProvenScores, tied
 from proofmap.explainers.samples.sample_choice import SampleChoice, chosen, chosen_samples
+from proofmap.explainers.statements.explained_inputs import each_input, input_roles, shapes_in_words
 from proofmap.explainers.upsampling import spread
 from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
@@ -152,6 +153,20 @@ class Explanation:
         return {name: getattr(self, name) for name in _STORED_TENSORS} | errors | bounds
 
     @property
+    def inputs(self) -> tuple[Explanation, ...]:
+        """The explanation of each input of a model with several: x, maps and groups in the input's own shape.
+
+        The bounds of the decision are those of the whole ball. Integer inputs, which stay fixed, have no explanation.
+        For a model with one input, this is the explanation itself.
+        """
+        return each_input(self)
+
+    @property
+    def input_roles(self) -> dict[str, str]:
+        """The role of each of several inputs by its name: "moves", "fixed", or "constant" for integers."""
+        return input_roles(self.settings)
+
+    @property
     def proven(self) -> Tensor:
         """(N,) bool: no input in the ball changes the class; for a targeted map, none in either half gets the target.
 
@@ -218,7 +233,7 @@ class Explanation:
         level = f", level={self.settings['level']}" if self.guarantee == "probable" else ""
         rounding = f", {NOT_COVERED}" if self.guarantee == "certified" and not self.overlap.rigorous else ""
         return (
-            f"Explanation({count} sample{'s' * (count > 1)} of {tuple(self.x.shape[1:])}, {many}, "
+            f"Explanation({count} sample{'s' * (count > 1)} of {shapes_in_words(self)}, {many}, "
             f"method={self.method!r}, AO {relation} {ends}, guarantee={self.guarantee!r}{level}{rounding})"
         )
 
@@ -330,6 +345,7 @@ class Explanation:
 
         An image has the panels "input", "map", "overlay" and "scores", the largest scores as bars. A flat input has
         "scores", a series with windows "series" and "scores", and a sequence of tokens "tokens" and "scores".
+        For several inputs, the scores are those of all; `inputs` draws one picture of each.
 
         Args:
             columns: The names of the variables of a flat input, by default their numbers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,14 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from proofmap.errors import InputError
+from proofmap.graph.embedding_positions import check_no_positions
 from proofmap.graph.ir import Graph
-from proofmap.inputs.array_types import SampleSource, frame_numbers, is_frame, to_tensor
+from proofmap.inputs.array_types import Inputs, frame_numbers, is_frame, to_tensor
 from proofmap.inputs.ball import check_input
 from proofmap.inputs.loader_samples import samples_of_loader
 
 
-def as_samples(x: SampleSource, model: Any) -> Tensor:
+def as_samples(x: Inputs, model: Any) -> Tensor:
     """Return x (N, *shape) as a checked tensor.
 
     A tensor stays as it is. A numpy array of floats or a frame takes the model's precision and device: numpy arrays are
@@ -36,11 +38,13 @@ def as_samples(x: SampleSource, model: Any) -> Tensor:
         like = weight_of(model)
         x = to_tensor(x).to(like.device, torch.float64 if like.dtype == torch.float64 else torch.float32)
     given: object = x
-    if isinstance(given, list | tuple) and any(isinstance(part, Tensor | np.ndarray) for part in given):
+    parts = list(given.values()) if isinstance(given, Mapping) else given
+    if isinstance(parts, list | tuple) and any(isinstance(part, Tensor | np.ndarray) for part in parts):
         raise InputError(
-            f"x is a {type(given).__name__} of {len(given)} parts, expected one tensor (N, *shape): stack samples with "
-            "torch.stack(x); join several inputs with torch.cat([a.flatten(1), b.flatten(1)], 1), and wrap the model "
-            "in a module that splits them again"
+            f"x is a {type(given).__name__} of {len(parts)} parts, expected one tensor (N, *shape): stack samples with "
+            "torch.stack(x); pm.overlap and explainers such as pm.EVA take several inputs as a tuple or dictionary; "
+            "elsewhere join them with torch.cat([a.flatten(1), b.flatten(1)], 1), and wrap the model in a module that "
+            "splits them again"
         )
     if isinstance(given, Dataset):
         raise InputError(
@@ -52,6 +56,8 @@ def as_samples(x: SampleSource, model: Any) -> Tensor:
             f"x is {type(x).__name__}, expected a float32 or float64 tensor, or a numpy array of floats: use "
             "torch.as_tensor(x).float()"
         )
+    if isinstance(model, nn.Module):
+        check_no_positions(model, x)
     check_input(x)
     return x
 

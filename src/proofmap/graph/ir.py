@@ -20,6 +20,7 @@ from proofmap.errors import InputError
 from proofmap.graph.ops import UNSIGNED, compute
 from proofmap.graph.rewrite.probability_head import PROBABILITY_HEADS
 from proofmap.graph.walk import push
+from proofmap.inputs.several_inputs import InputPart
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +114,8 @@ class Graph:
 
     A graph can be called like the module it was made from, and returns logits. `taken_off` names the function from
     logits to probabilities that the model itself ends in. `file` names the ONNX file that computes exactly this graph:
-    code that changes the nodes must set it to None.
+    code that changes the nodes must set it to None. `parts` are the inputs of a model with several, whose joined vector
+    is the graph's input.
 
     >>> graph = pm.trace(model, x)
     >>> len(graph.nodes), graph.classes, graph(x).shape
@@ -124,6 +126,7 @@ class Graph:
     output: str
     taken_off: str | None = None
     file: ModelFile | None = None
+    parts: tuple[InputPart, ...] = ()
 
     def __post_init__(self) -> None:
         seen: set[str] = set()

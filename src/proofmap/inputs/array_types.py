@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ from proofmap.errors import InputError
 
 Samples: TypeAlias = Tensor | NDArray[Any]  # (N, *shape); also attributions of that shape
 SampleSource: TypeAlias = Samples | DataLoader[Any]  # the samples of all batches, in their order
+Inputs: TypeAlias = SampleSource | tuple[Samples, ...] | Mapping[str, Samples]  # one input, or one for each argument
 Target: TypeAlias = int | Tensor | NDArray[Any] | None  # a class, or one for each sample
 
 

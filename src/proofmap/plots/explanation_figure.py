@@ -12,6 +12,7 @@ import torch
 
 from proofmap.errors import InputError
 from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.statements.explained_inputs import variable_names
 from proofmap.explainers.statements.proven_ranks import is_sequence, is_series
 from proofmap.plots.explanation_drawing import ExplanationDrawing
 from proofmap.plots.figure_look import Look
@@ -75,6 +76,7 @@ def _names(
     series, sequence = is_series(e), is_sequence(e)
     image = len(shape) in (2, 3) and not series and not sequence
     origin = e.origin
+    columns = variable_names(e) if columns is None else columns
     if origin is not None:
         columns = origin.columns if columns is None and not image else columns
         class_names = origin.classes if class_names is None else class_names

@@ -121,5 +121,6 @@ def group_name(names: Sequence[str], values: Sequence[float] | None = None) -> s
         return f"{_cut(names[0], 32 - len(value))}{value}"
     if values is not None and sorted(values) == [0.0] * (len(names) - 1) + [1.0]:
         return _cut(names[list(values).index(1.0)], 32)
+    names = list(dict.fromkeys(names))  # the variables of a group of one of several inputs have one name
     text = ", ".join(names[:3]) + ("…" if len(names) > 3 else "")
     return _cut(text, 32)

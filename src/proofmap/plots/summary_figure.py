@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from proofmap.errors import InputError
 from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.statements.explained_inputs import variable_names
 from proofmap.explainers.statements.proven_ranks import is_sequence, searched
 from proofmap.inputs.domain import common_beginning
 from proofmap.plots import token_sequence
@@ -63,6 +64,7 @@ def summary(e: Explanation, columns: Sequence[str] | None = None, look: Look | N
     if len(e.mask) > 1:
         raise InputError(f"got {len(e)} samples with groups of their own, expected the same groups in all of them")
     origin = e.origin
+    columns = variable_names(e) if columns is None else columns
     columns = origin.columns if columns is None and origin is not None and e.x.ndim == 2 else columns
     if columns is not None and (e.x.ndim != 2 or len(columns) != e.x.shape[1]):
         raise InputError(f"got {len(columns)} names for the columns of samples {tuple(e.x.shape[1:])}")

@@ -24,14 +24,15 @@ from proofmap.errors import BoundError, InputError
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
+from proofmap.graph.joined_inputs import join_inputs, of_one_input
 from proofmap.graph.rewrite.fold import has_extreme_weights
 from proofmap.graph.rewrite.probability_head import decision_margin, saturation_margin
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import SampleSource, Target
-from proofmap.inputs.ball import Ball
+from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import largest_below, round_up
 from proofmap.inputs.onehot_boxes import OneHotBoxes
+from proofmap.inputs.several_inputs import Balls, GroupsOfInputs, is_several
 from proofmap.rounding.crossed_bounds import check_attained, check_score_bounds, estimate_error, estimate_stored_error
 from proofmap.rounding.float32_sums import unit_roundoff
 from proofmap.rounding.point_bounds import lower_bounds_at_points
@@ -164,10 +165,10 @@ class OverlapSettings:
 
 def overlap(
     model: Network,
-    x: SampleSource,
-    ball: Ball,
+    x: Inputs,
+    ball: Balls,
     *,
-    groups: grouping.Groups = None,
+    groups: GroupsOfInputs = None,
     bounds: Method | None = None,
     sharing: Sharing = "shared",
     target: Target = None,
@@ -179,6 +180,8 @@ def overlap(
 ) -> Overlap:
     """Bound AO(B) and every AO(B_u) from above.
 
+    x: samples (N, *shape), or several inputs: a tuple in the order of the model's arguments, or a dictionary by
+    keyword. Then `ball` and `groups` are tuples with an entry for each input; None as a ball keeps the input fixed.
     target: the class c, one for all samples or one for each, by default the predicted class. rival: a single class c'
     instead of the maximum over all. bounds: Backward() by default. memory: the bytes that the computation may use, by
     default half of the free memory. objective: the form of the logits whose maximum over the ball is the overlap,
@@ -210,6 +213,11 @@ def overlap(
     if rigorous is not None:
         check_flag("got rigorous", rigorous)
     method = method_of(bounds)
+    if is_several(x):
+        joined = join_inputs(model, x)
+        groups = None if groups is None else joined.mask(groups, ball)
+        model, x, ball = joined.model, joined.x, joined.ball(ball)
+    ball, groups = of_one_input(ball, groups)
 
     x = as_samples(x, model)
     boxes = OneHotBoxes.of(ball, x, grouping.resolve(groups, x))

@@ -24,6 +24,17 @@ ROWS, MATRIX = torch.linspace(-1, 1, 12).reshape(3, 4), torch.linspace(-1, 1, 20
 MASK = torch.tensor([[True, False, True], [True, True, False], [False, True, True]])
 
 
+PLACES = torch.tensor([[[2, 0], [1, 1], [0, 2]], [[0, 0], [2, 1], [1, 2]]])
+KERNELS = torch.linspace(-1, 1, 8).reshape(2, 1, 2, 2)
+SERIES = torch.linspace(-1, 1, 27).reshape(3, 3, 3)
+
+
+def normalised(x: Tensor, channels: int = 4) -> Tensor:
+    """Batch norm of axis 1 with four or fewer channels."""
+    numbers = torch.linspace(0.5, 2, channels).to(x)
+    return F.batch_norm(x, numbers - 1, numbers, numbers.flip(0), numbers / 2)
+
+
 def heads(x: Tensor) -> Tensor:
     """(N, 3, 4) -> (N · 2, 3, 2)."""
     return torch.unflatten(x, 2, (2, 2)).transpose(1, 2).reshape(-1, 3, 2)
@@ -80,6 +91,13 @@ FUNCTIONS: dict[str, Function] = {
     "shapes": lambda x: x.unsqueeze(0).permute(2, 0, 3, 1).squeeze(1).flatten(0, 1).t().unflatten(1, (3, 4)),
     "zeros": first(lambda x: torch.cat([x, torch.zeros_like(x)], 0)),
     "cumsum": first(lambda x: x.cumsum(0)),
+    "vector norms": folded(lambda x: x / (x.norm(dim=-1, keepdim=True) + 1) + x.norm(1, 1)[:, None]),
+    "gather": folded(lambda x: x.gather(-1, torch.tensor([[1, 0], [0, 0], [1, 1]]).expand(x.shape[0], 3, 2))),
+    "gather of heads": folded(lambda x: x.gather(1, PLACES.repeat(x.shape[0] // 2, 1, 1))),
+    "batch norm of tokens": lambda x: normalised(x.flatten(0, 1)).reshape(-1, 3, 4),
+    "batch norm of heads": folded(lambda x: normalised(x, 3)),
+    "convolutions of frames": lambda x: F.conv2d(x.reshape(-1, 1, 2, 2), KERNELS.to(x), padding=1).reshape(-1, 3, 18),
+    "convolutions of heads": folded(lambda x: F.conv1d(x, SERIES.to(x), padding=1)),
 }
 TOGETHER = SideBySide(FUNCTIONS, 3, 4)
 
@@ -120,6 +138,10 @@ MIXED: dict[str, Function] = {
     "not back": lambda x: x.transpose(0, 1).flatten(1),
     "cumsum": lambda x: x.transpose(0, 1).cumsum(1).transpose(0, 1),
     "flip": lambda x: x.transpose(0, 1).flip(1).transpose(0, 1),
+    "vector norm": lambda x: (x.transpose(0, 1) / x.transpose(0, 1).norm(dim=1, keepdim=True)).transpose(0, 1),
+    "gather": first(lambda x: x.gather(1, torch.zeros(x.shape, dtype=torch.long))),
+    "gather of other entries": folded(lambda x: x.gather(1, torch.arange(x.numel()).reshape(x.shape) % 7 % 3)),
+    "convolution": lambda x: F.conv1d(x.permute(1, 2, 0), torch.ones(4, 4, 3).to(x), padding=1).permute(2, 0, 1),
 }
 
 

@@ -11,9 +11,11 @@ from proofmap.bounds import Method, Sharing
 from proofmap.errors import InputError
 from proofmap.explainers.explainer import Explainer, Measured, Task
 from proofmap.explainers.explanation import Explanation, Guarantee
+from proofmap.explainers.statements.explained_inputs import with_inputs
 from proofmap.graph import as_graph
 from proofmap.graph.input_tensor import as_samples
-from proofmap.inputs.array_types import SampleSource, Target
+from proofmap.inputs.array_types import Inputs, Target
+from proofmap.inputs.several_inputs import is_several
 from proofmap.runtime.memory import budget
 from proofmap.runtime.progress import part
 from proofmap.settings import choice, flag
@@ -69,22 +71,25 @@ class TargetedEVA(Explainer):
     def __post_init__(self) -> None:
         """Raise InputError for invalid settings."""
         super().__post_init__()
-        if self.ball is not None and self.ball.half is not None:
-            raise InputError(
-                f"got a ball with half={self.ball.half!r}, expected a whole one: both halves are explained"
-            )
+        ball = self._first_ball
+        if ball is not None and ball.half is not None:
+            raise InputError(f"got a ball with half={ball.half!r}, expected a whole one: both halves are explained")
 
-    def explain(self, x: SampleSource, target: Target = None) -> Explanation:
+    def explain(self, x: Inputs, target: Target = None) -> Explanation:
         """Explain the changes that move each sample of x (N, *shape) to `target`: one class, or one per sample."""
         if target is None:
             raise InputError("TargetedEVA needs a target, the class to move to: give one, or call explain_all(x)")
         return super().explain(x, target)
 
-    def explain_all(self, x: SampleSource) -> Explanation:
+    def explain_all(self, x: Inputs) -> Explanation:
         """Explain every class of every sample: N · classes explanations, ordered by sample; `.atlas()` draws a table.
 
         Towards its own class, a sample's scores are zero.
         """
+        if is_several(x):
+            stated, z, record = self._with_joined_inputs(x, self.groups)
+            assert isinstance(stated, TargetedEVA)
+            return with_inputs(stated.explain_all(z), record)
         x = as_samples(x, self.model)
         graph = as_graph(self.model, x)
         every = torch.arange(graph.classes, device=x.device).repeat(len(x))

@@ -76,17 +76,18 @@ class ProbableEVA(Explainer):
     def __post_init__(self) -> None:
         """Raise InputError unless the ball is a whole ℓ2 ball with noise of positive size."""
         super().__post_init__()
-        if self.ball is None:
+        ball = self._first_ball
+        if ball is None:
             raise InputError("ProbableEVA got no ball, expected one of norm 2, such as pm.Ball(0.25, norm=2)")
-        if self.ball.norm != 2 or self.ball.half is not None:
-            half = "" if self.ball.half is None else f" and half={self.ball.half!r}"
+        if ball.norm != 2 or ball.half is not None:
+            half = "" if ball.half is None else f" and half={ball.half!r}"
             raise InputError(
-                f"ProbableEVA got a ball with norm={self.ball.norm:g}{half}, expected norm=2 and no half: "
+                f"ProbableEVA got a ball with norm={ball.norm:g}{half}, expected norm=2 and no half: "
                 "pm.Ball(0.25, norm=2)",
                 arguments=("norm=2",),
             )
-        if not isinstance(self.ball.eps, str):
-            self._noise_size(torch.as_tensor(self.ball.eps, dtype=torch.float64))
+        if not isinstance(ball.eps, str):
+            self._noise_size(torch.as_tensor(ball.eps, dtype=torch.float64))
 
     def _noise_size(self, eps: Tensor) -> Tensor:
         """Return σ for radii of any shape."""

@@ -12,6 +12,7 @@ from proofmap.explainers.explainer import Explainer, wrapped_once_more
 from proofmap.graph import Network
 from proofmap.graph.input_tensor import as_samples
 from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.ball import Ball
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,10 @@ class ClampedInputs:
             raise InputError(
                 f"ClampedInputs got {type(self.explainer).__name__}, expected an explainer such as pm.EVA(model, ball)"
             )
-        if self.explainer.ball is not None and self.explainer.ball.one_hot:
+        ball = self.explainer.ball
+        if isinstance(ball, tuple):
+            raise InputError(f"ClampedInputs got an explainer with {len(ball)} balls, expected one of a single input")
+        if ball is not None and ball.one_hot:
             raise InputError(
                 "ClampedInputs got a domain with one-hot blocks, expected numbers only: noise is no category"
             )
@@ -80,7 +84,8 @@ class ClampedInputs:
 
     def _clamped(self, inputs: Samples) -> Tensor:
         x = as_samples(inputs, self.explainer.model).detach()
-        return x if self.explainer.ball is None else x.clamp(*self.explainer.ball.limits(x))
+        ball = self.explainer.ball
+        return x.clamp(*ball.limits(x)) if isinstance(ball, Ball) else x
 
     @property
     def forward_func(self) -> Network:

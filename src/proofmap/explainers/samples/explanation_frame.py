@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from proofmap.errors import InputError
+from proofmap.explainers.statements.explained_inputs import variable_names
 from proofmap.storage.exported_tables import data_frame
 from proofmap.text.group_places import first_names
 
@@ -38,6 +39,7 @@ FRAME_COLUMNS = (
 
 def explanation_frame(e: Explanation, columns: Sequence[str] | None = None) -> DataFrame:
     """Return a frame with one row for each group that a sample has."""
+    columns = variable_names(e) if columns is None else columns
     if columns is None and e.origin is not None and e.x.ndim == 2:
         columns = e.origin.columns
     if columns is not None and (e.x.ndim != 2 or len(columns) != e.x.shape[1]):
@@ -79,5 +81,7 @@ def _variables(mask: Tensor, columns: Sequence[str] | None, groups: int) -> dict
     if columns is None:
         return {group: (None, int(count)) for group, count in enumerate(counts) if count}
     places = np.split(np.argsort(flat, kind="stable"), np.cumsum(counts)[:-1])
-    named = {group: first_names([columns[int(k)] for k in place]) for group, place in enumerate(places)}
+    named = {
+        group: first_names(list(dict.fromkeys(columns[int(k)] for k in place))) for group, place in enumerate(places)
+    }
     return {group: (named[group], int(count)) for group, count in enumerate(counts) if count}

@@ -57,6 +57,7 @@ def concat(b: Builder, name: str, op: str, xs: Sequence[Value], axis: int) -> st
 
     A constant becomes a slice of a computed value times zero, plus the constant.
     """
+    xs = [x for x in xs if isinstance(x, str) or tuple(x.shape) != (0,)]  # torch skips these, as in empty caches
     first = next(x for x in xs if isinstance(x, str))
     axis = b.axis(name, op, axis, b.rank(first))
     if len(xs) == 1:

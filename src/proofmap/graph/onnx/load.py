@@ -19,6 +19,7 @@ from proofmap.graph.onnx.message_fields import name_of
 from proofmap.graph.onnx.model_agreement import check
 from proofmap.graph.onnx.opaque_part import run_as_is
 from proofmap.graph.onnx.read import Reader
+from proofmap.graph.onnx.single_input import with_joined_inputs
 
 _PROBE_BATCH_SIZES = (
     29,
@@ -27,7 +28,10 @@ _PROBE_BATCH_SIZES = (
 
 
 def load(path: str | os.PathLike[str]) -> Graph:
-    """Return the graph of an ONNX file (opset 7 or newer, float32 or float64) with one input and one output.
+    """Return the graph of an ONNX file (opset 7 or newer, float32 or float64) with one output.
+
+    The graph of a file with several inputs takes their joined vector (`Graph.parts`). pm.overlap and explainers take
+    the inputs as a tuple.
 
     External weights are read if they are in the folder of `path`. The number of samples may differ afterwards, even if
     the file fixes it. Operations without a rule are in one opaque node, which onnxruntime computes. Bounds
@@ -43,8 +47,9 @@ def load(path: str | os.PathLike[str]) -> Graph:
     path = Path(path)
     model, sha256 = parse_with_hash(path)
     try:
-        graph = _read(inliner.inline_local_functions(model) if model.functions else model)
-        return graph if sha256 is None else replace(graph, file=ModelFile(path, sha256=sha256))
+        model, parts = with_joined_inputs(inliner.inline_local_functions(model) if model.functions else model)
+        graph = replace(_read(model), parts=parts)
+        return graph if sha256 is None or parts else replace(graph, file=ModelFile(path, sha256=sha256))
     except (ProofmapError, MemoryError):
         raise
     except Exception as error:  # a damaged file may fail anywhere

@@ -16,7 +16,7 @@ from proofmap.errors import ModelError
 Array = npt.NDArray[Any]
 
 _OLDEST_OPSET = 7  # earlier opsets broadcast by attributes
-_DTYPES: dict[int, torch.dtype] = {TensorProto.FLOAT: torch.float32, TensorProto.DOUBLE: torch.float64}
+FLOAT_TYPES: dict[int, torch.dtype] = {TensorProto.FLOAT: torch.float32, TensorProto.DOUBLE: torch.float64}
 
 
 def name_of(node: NodeProto) -> str:
@@ -45,16 +45,16 @@ def input_of(model: ModelProto, stored: dict[str, TensorProto]) -> tuple[ValueIn
     if model.graph.sparse_initializer:
         raise ModelError("got a file with sparse weights, expected dense ones")
     kind = inputs[0].type.tensor_type.elem_type
-    if kind not in _DTYPES:
-        raise ModelError(f"got a file whose input has type {_type_name(kind)}, expected FLOAT or DOUBLE")
-    return inputs[0], _DTYPES[kind]
+    if kind not in FLOAT_TYPES:
+        raise ModelError(f"got a file whose input has type {type_name(kind)}, expected FLOAT or DOUBLE")
+    return inputs[0], FLOAT_TYPES[kind]
 
 
 def output_of(model: ModelProto) -> str:
     """Return the one output, or the one of floats beside labels. A ZipMap counts as its input."""
     zipped: dict[str, str] = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "ZipMap"}
     outputs: dict[str, int] = {o.name: o.type.tensor_type.elem_type for o in model.graph.output}
-    scores = [name for name, kind in outputs.items() if len(outputs) == 1 or kind in _DTYPES or name in zipped]
+    scores = [name for name, kind in outputs.items() if len(outputs) == 1 or kind in FLOAT_TYPES or name in zipped]
     if len(scores) != 1:
         raise ModelError(
             f"got a file with {len(outputs)} outputs ({', '.join(outputs)}), expected one, or one of floats beside "
@@ -63,7 +63,8 @@ def output_of(model: ModelProto) -> str:
     return zipped.get(scores[0], scores[0])
 
 
-def _type_name(kind: int) -> str:
+def type_name(kind: int) -> str:
+    """Return the name of an element type."""
     return TensorProto.DataType.Name(kind) if kind in TensorProto.DataType.values() else str(kind)
 
 

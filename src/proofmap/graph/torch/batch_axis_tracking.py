@@ -22,6 +22,8 @@ from proofmap.graph.torch.batch_axis import DisplacedBatch, reshape_source
 from proofmap.graph.torch.operators.operator_table import CONVERTERS
 from proofmap.graph.torch.operators.shapes import operators
 
+_MAX_ROWS = 64  # rows of one sample that a convolution is applied to one by one: one node each
+
 ACCEPT_DISPLACED = (
     "<built-in function getitem>",
     "aten.lstm.input",
@@ -182,6 +184,59 @@ def _reduce(
     return replace(x, node=y, axis=x.axis if keepdim else x.axis - sum(axis < x.axis for axis in gone))
 
 
+def _vector_norm(
+    op: str,
+    b: Builder,
+    name: str,
+    x: DisplacedBatch,
+    order: float = 2,
+    axes: Any = None,
+    keepdim: bool = False,
+    **_: Any,
+) -> DisplacedBatch:
+    if axes is None or axes == []:
+        raise x.error
+    gone = [_axis(b, x, axis) for axis in ([axes] if isinstance(axes, int) else axes)]
+    y = CONVERTERS[op](b, name, x.node, order, [axis + 1 for axis in gone], keepdim)
+    return replace(x, node=y, axis=x.axis if keepdim else x.axis - sum(axis < x.axis for axis in gone))
+
+
+def _gather(op: str, b: Builder, name: str, x: DisplacedBatch, axis: int, index: Any, **_: Any) -> DisplacedBatch:
+    """Gather with constant positions, the same for all samples."""
+    if not isinstance(index, Tensor) or index.ndim != len(b.shape(x.node)):
+        raise x.error
+    along = _axis(b, x, axis)
+    source, own = _align(b, name, [x, index])[1]
+    return replace(x, node=CONVERTERS[op](b, name, source, along + 1, own.expand(b.batch, *own.shape)))
+
+
+# --- layers on samples that are merged with frames, tokens or windows: (N · k, channels, ...) ---
+
+
+def _batch_norm(op: str, b: Builder, name: str, x: DisplacedBatch, *rest: Any, **_: Any) -> Any:
+    """Normalise channels, on axis 1: a sample of the converter has them first."""
+    rank = len(b.shape(x.node))
+    if x.axis != 0 or rank < 2:
+        raise x.error
+    turn = (0, 2, 1, *range(3, rank + 1))
+    y = CONVERTERS[op](b, name, b.permute(f"{name}.channels", "permute", x.node, turn), *rest)
+    back = [replace(x, node=b.permute(f"{name}.back", "permute", each, turn)) for each in _leaves([y])]
+    return back if isinstance(y, list) else back[0]
+
+
+def _each_row(op: str, b: Builder, name: str, x: DisplacedBatch, *rest: Any, **kwargs: Any) -> DisplacedBatch:
+    """Apply a layer to each of the k rows of one sample."""
+    shape = b.shape(x.node)
+    if x.axis != 0 or len(shape) < 3 or shape[0] > _MAX_ROWS:
+        raise x.error
+    rows = []
+    for k in range(shape[0]):
+        row = b.reshape(f"{name}.row{k}", slicing.slice(b, f"{name}.row{k}", x.node, 0, k, k + 1), shape[1:])
+        y = CONVERTERS[op](b, f"{name}.{k}", row, *rest, **kwargs)
+        rows.append(b.reshape(f"{name}.{k}.row", y, (1, *b.shape(y))))
+    return replace(x, node=rows[0] if len(rows) == 1 else b.add_node(name, "concat", rows, axis=0))
+
+
 # --- operators that move entries ---
 
 
@@ -297,6 +352,10 @@ DISPLACED_CONVERTERS: dict[str, Callable[..., Any]] = {
     **_with_full_names("layer_norm rms_norm", _norm),
     **_with_full_names("scaled_dot_product_attention", _attention),
     **_with_full_names("split.Tensor split_with_sizes chunk", _split),
+    **_with_full_names("linalg_vector_norm", _vector_norm),
+    **_with_full_names("gather", _gather),
+    **_with_full_names("batch_norm _native_batch_norm_legit_no_training", _batch_norm),
+    **_with_full_names("conv1d conv2d conv3d convolution", _each_row),
 } | operators(
     {
         "mean mean.dim": partial(_reduce, "mean"),

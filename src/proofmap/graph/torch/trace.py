@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor, fx, nn
@@ -16,18 +17,28 @@ from torch.nn.parameter import is_lazy
 
 from proofmap.errors import InputError, ModelError, UnsupportedError
 from proofmap.graph.builder.graph_builder import MixedSamplesError
+from proofmap.graph.embedding_positions import check_no_positions
+from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.ir import Graph
+from proofmap.graph.joined_inputs import join_inputs
 from proofmap.graph.torch.compiled import eager, uncompiled
 from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, ExportError, export
 from proofmap.graph.torch.model_agreement import check
+from proofmap.graph.torch.module_call import call_of, one_tensor_in_and_out
 from proofmap.graph.torch.opaque_part import ExportedModel, run_as_is
 from proofmap.graph.torch.read import read
 from proofmap.graph.torch.training_mode import check_mode
+from proofmap.inputs.array_types import Inputs
+from proofmap.inputs.several_inputs import is_several
 from proofmap.runtime.precision import full_precision
 
 
-def trace(model: nn.Module, x: Tensor) -> Graph:
+def trace(model: nn.Module, x: Inputs) -> Graph:
     """Return the graph of `model` for inputs like x (N, *shape), in evaluation mode; N may differ afterwards.
+
+    A tuple of inputs is passed as arguments, a dictionary by keyword. The graph's input is their joined vector (N, d):
+    all floats, one input after another. Integers and booleans become constants of the graph. If the output is an object
+    or a dictionary, the graph has its `logits`, or its only tensor.
 
     Operations without a rule are in one opaque node, which the module itself computes. Bounds refuse it with
     UnsupportedError. The graph is checked: it agrees with the model at x and at a point drawn around it.
@@ -38,6 +49,12 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
     >>> pm.trace(model, x).nodes[1].op
     'reshape'
     """
+    if is_several(x):
+        joined = join_inputs(model, x)
+        assert isinstance(joined.model, nn.Module)
+        return trace(joined.model, joined.x)
+    if not isinstance(x, Tensor):
+        x = as_samples(x, model)
     _check_layers_and_input(model, x)
     if x.ndim < 2 or not x.is_floating_point() or not x.numel():
         raise InputError(f"got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, ...) of floats")
@@ -46,6 +63,10 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
         model = copy.deepcopy(model)
     dtype, device = _check_tensors(model, x)
     probe = x[:1].detach().to(device, dtype)
+    if not isinstance(model, torch.jit.ScriptModule):
+        with uncompiled(), _restored(model):
+            found = one_tensor_in_and_out(model, probe)
+        model = found
     with uncompiled(), _restored(model):
         check_mode(model, probe)
     with uncompiled(), _restored(model), torch.no_grad():
@@ -59,7 +80,8 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
             raise InputError(advice) from error
         with full_precision(device), torch.no_grad():
             check(graph, model, probe, x.dtype)
-    return graph
+    call = call_of(model)
+    return graph if call is None else replace(graph, parts=call.parts)
 
 
 def _axes_advice(model: nn.Module, x: Tensor) -> str | None:
@@ -88,21 +110,14 @@ def _accepts(model: nn.Module, x: Tensor) -> bool:
 
 
 def _check_layers_and_input(model: nn.Module, x: Tensor) -> None:
-    """Raise if the model has quantised layers, or if x holds integer indices into an embedding table."""
+    """Raise if the model has quantised layers, or if x holds positions in an embedding table."""
     for name, part in model.named_modules():
         if ".quantized." in f"{type(part).__module__}.":
             raise ModelError(
                 f"the model's {name!r} is the quantised layer {type(part).__module__}.{type(part).__qualname__}, which "
                 "computes in whole numbers, expected float layers: explain the model as it was before quantisation"
             )
-    tables = (name for name, part in model.named_modules() if isinstance(part, nn.Embedding | nn.EmbeddingBag))
-    name = None if x.is_floating_point() else next(tables, None)
-    if name is not None:
-        raise InputError(
-            f"got x of type {x.dtype}, the positions of rows in {name!r}, expected floats: a position cannot move by a "
-            "little, but its row can: explain the network behind the table at the rows, as in "
-            f"pm.EVA(behind, ball).explain(model.get_submodule({name!r})(x))"
-        )
+    check_no_positions(model, x)
 
 
 def _read_module(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:

@@ -1,0 +1,158 @@
+"""Several inputs of a call: their tensors joined, and the model as a function of the joined vector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from proofmap.errors import InputError
+from proofmap.graph.embedding_positions import argument_names
+from proofmap.graph.input_tensor import as_samples
+from proofmap.graph.ir import Graph
+from proofmap.graph.torch.module_call import ModuleCall, called_by
+from proofmap.inputs import groups as grouping
+from proofmap.inputs.array_types import is_frame, to_tensor
+from proofmap.inputs.ball import Ball
+from proofmap.inputs.several_inputs import (
+    CONSTANT,
+    FIXED,
+    MOVES,
+    InputPart,
+    join_balls,
+    join_groups,
+    join_tensors,
+    of_parts,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedInputs:
+    """A call with several inputs, or with one by keyword (then `parts` has one entry, and x is this input)."""
+
+    model: nn.Module | Graph  # the model as a function of x
+    x: Tensor  # (N, d), or (N, *shape) for one input
+    values: list[Tensor]  # (N, *shape) for each input that is no constant
+    parts: tuple[InputPart, ...]
+
+    @property
+    def is_one(self) -> bool:
+        """True for one input, which is not joined."""
+        return len(self.parts) == 1
+
+    def ball(self, balls: Any) -> Ball:
+        """Return the ball of the joined vectors."""
+        if self.is_one:
+            (one,) = [balls] if isinstance(balls, Ball) else of_parts(balls, self.parts, "balls")
+            if one is None:
+                raise InputError("got None as the ball of the only input, expected a pm.Ball")
+            ball: Ball = one
+            return ball
+        return join_balls(balls, self.values, self.parts)
+
+    def record(self, balls: Any) -> list[dict[str, Any]]:
+        """Return the names, shapes and roles of the inputs, as an explanation records them."""
+        moving = iter(of_parts(balls, self.parts, "balls"))
+        found: list[dict[str, Any]] = []
+        for part in self.parts:
+            entry: dict[str, Any] = {"name": part.name, "shape": list(part.shape)}
+            if part.constant is None:
+                found.append({**entry, "role": FIXED if next(moving) is None else MOVES})
+            else:
+                found.append({**entry, "role": CONSTANT, "values": part.constant[0].tolist()})
+        return found
+
+    def mask(self, groups: Any, balls: Any) -> Any:
+        """Return the groups of the joined vectors."""
+        if self.is_one:
+            return groups[0] if isinstance(groups, tuple) else groups
+        return join_groups(groups, balls, self.values, self.parts)
+
+
+def join_inputs(model: Any, x: Any) -> JoinedInputs:
+    """Return the call of a model with a tuple of inputs, in the order of its arguments, or a dictionary by keyword."""
+    named = isinstance(x, Mapping)
+    given = list(x.values()) if named else list(x)
+    if not given:
+        raise InputError(f"got an empty {type(x).__name__} of inputs, expected at least one")
+    values = [_tensor(value, model) for value in given]
+    floats = [value for value in values if value.is_floating_point()]
+    if not floats:
+        raise InputError(
+            f"got inputs of type {', '.join(str(value.dtype) for value in values)}, expected at least one of floats: "
+            "integers cannot move by a little"
+        )
+    for what, found in (
+        ("numbers of samples", {len(value) for value in values}),
+        ("precisions", {value.dtype for value in floats}),
+        ("devices", {value.device for value in values}),
+    ):
+        if len(found) > 1:
+            raise InputError(f"got inputs of different {what} ({', '.join(map(str, found))}), expected one for all")
+    if isinstance(model, Graph):
+        names = [part.name for part in model.parts] or [model.input.name]
+        if named and list(x) != names:
+            raise InputError(f"got the inputs {list(x)}, expected those of the graph in its order, {names}")
+    else:
+        names = list(x) if named else argument_names(model)
+    names = [names[k] if k < len(names) else f"input {k}" for k in range(len(values))]
+    parts = tuple(_part(str(name), value) for name, value in zip(names, values, strict=True))
+    if isinstance(model, Graph):
+        _check_parts(model, parts)
+        return JoinedInputs(model, floats[0] if len(parts) == 1 else join_tensors(floats), floats, parts)
+    if len(parts) == 1:
+        made = called_by(model, ModuleCall(parts[0].name)) if named else model
+        return JoinedInputs(made, floats[0], floats, parts)
+    made = called_by(model, ModuleCall(parts=parts, by_keyword=named))
+    return JoinedInputs(made, join_tensors(floats), floats, parts)
+
+
+def _tensor(value: Any, model: Any) -> Tensor:
+    """Return one input as a tensor: checked floats, or integers as they are."""
+    if not is_frame(value) and isinstance(value, np.ndarray) and value.dtype.kind in "iub":
+        value = to_tensor(value)
+    if isinstance(value, Tensor) and not value.is_floating_point() and not value.is_complex() and value.ndim:
+        return value
+    return as_samples(value, None if isinstance(value, Tensor) else model).detach()
+
+
+def _part(name: str, value: Tensor) -> InputPart:
+    if value.is_floating_point():
+        return InputPart(name, tuple(value.shape[1:]))
+    if not bool((value == value[:1]).all()):
+        raise InputError(
+            f"got the input {name!r} of {value.dtype} with different values for {len(value)} samples, expected the "
+            "same for all: integers are constants of the network, so explain one sample at a time, as in "
+            "[explainer.explain(tuple(part[k:k + 1] for part in inputs)) for k in range(len(inputs[0]))]"
+        )
+    return InputPart(name, tuple(value.shape[1:]), value[:1].clone())
+
+
+def _check_parts(graph: Graph, parts: Sequence[InputPart]) -> None:
+    """Raise InputError unless the graph was read for these inputs."""
+    expected = graph.parts or (InputPart(graph.input.name, graph.input.shape),)
+    if [part.shape for part in parts] != [part.shape for part in expected]:
+        raise InputError(
+            f"got inputs of shapes {[part.shape for part in parts]}, expected {[part.shape for part in expected]} "
+            f"({', '.join(part.name for part in expected)}) without the samples"
+        )
+    for part, known in zip(parts, expected, strict=True):
+        if (part.constant is None) != (known.constant is None) or (
+            part.constant is not None and known.constant is not None and not torch.equal(part.constant, known.constant)
+        ):
+            raise InputError(
+                f"got other integers for the input {known.name!r} than the graph was traced with, which are its "
+                "constants: give the module instead of the graph, or trace it again"
+            )
+
+
+def of_one_input(ball: Any, groups: Any) -> tuple[Ball, grouping.Groups]:
+    """Return the ball and the groups of a call with one input; raise InputError for a tuple of either."""
+    for given, what in ((ball, "balls"), (groups, "groups")):
+        if isinstance(given, tuple):
+            raise InputError(f"got {len(given)} {what} for one input, expected one: give a tuple of inputs as x too")
+    return ball, groups
