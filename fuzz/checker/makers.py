@@ -402,7 +402,7 @@ def _filled(s: Sketch, op: str) -> None:
 ARITHMETIC = dict.fromkeys(("Add", "Sub", "Mul", "Div"), _arithmetic)
 USUAL: dict[str, Make] = {
     **ARITHMETIC,
-    **dict.fromkeys(("Relu", "Identity"), _same),
+    **dict.fromkeys(("Relu", "Identity", "Sigmoid", "Tanh"), _same),
     "Dropout": _dropout,
     "LeakyRelu": _leaky,
     "PRelu": _prelu,
@@ -423,7 +423,7 @@ USUAL: dict[str, Make] = {
     "Pad": _pad,
 }
 SELDOM: dict[str, Make] = {
-    **dict.fromkeys(("Neg", "Abs", "Sigmoid", "Tanh", "Elu", "Sqrt", "Exp", "Selu", "Softplus", "HardSigmoid"), _same),
+    **dict.fromkeys(("Neg", "Abs", "Elu", "Sqrt", "Exp", "Selu", "Softplus", "HardSigmoid"), _same),
     **dict.fromkeys(("Sum", "Max", "Min", "Mean", "Pow"), _arithmetic),
     "GlobalMaxPool": _global,
     "ConvTranspose": _transposed,

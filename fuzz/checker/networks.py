@@ -15,7 +15,7 @@ import numpy as np
 
 from fuzz.checker import runtime, steps
 from fuzz.checker.sketch import Sketch
-from fuzz.checker.steps import Bend, Dense, Norm, Scale, Skip, Step, unrolled
+from fuzz.checker.steps import Bend, Curve, Dense, Norm, Scale, Skip, Step, unrolled
 from fuzz.checker.trial import Finding, Trial
 from fuzz.hunting import hostile
 from fuzz.hunting.draw import Draw
@@ -187,6 +187,18 @@ def _skipped(random: Random) -> list[Step]:
     return [_layer(random, int(random.integers(1, 5)), n), near, Skip(1), _bend(random), large]
 
 
+def _curved(random: Random) -> list[Step]:
+    """Sigmoids and tanh in the place of relus, some of them saturated, and large weights behind them."""
+    found: list[Step] = []
+    for step in _dense(random):
+        if isinstance(step, Bend):
+            found.append(Curve(str(random.choice(["Sigmoid", "Tanh"]))) if random.random() < 0.9 else step)
+        elif isinstance(step, Dense):
+            size = np.float32(random.choice([1e-3, 1.0, 1.0, 30.0, 1e4]))
+            found.append(Dense(step.weight * size, step.bias, step.form))
+    return found
+
+
 def _known(random: Random) -> list[Step]:
     """Those of the hunt for rigorous bounds."""
     one = hostile.hostile(int(random.integers(0, 10**6)))
@@ -208,6 +220,7 @@ KINDS: dict[str, Callable[[Random], list[Step]]] = {
     "scaled": _scaled,
     "skipped": _skipped,
     "known": _known,
+    "curved": _curved,
 }
 
 

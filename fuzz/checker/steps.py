@@ -8,9 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import torch
 from onnx import helper
 
 from fuzz.checker.sketch import Sketch
+from fuzz.hunting.truth import exactly as exactly_curved
 from tests.graph.onnx.files import Array
 
 Exact = list[Fraction]
@@ -140,6 +142,35 @@ class Bend(Step):
 
     def gradient(self, value: Array, above: Array) -> Array:
         return above * np.where(value > 0, 1.0, self.slope)
+
+
+@dataclass(frozen=True)
+class Curve(Step):
+    """Sigmoid or tanh."""
+
+    op: str  # Sigmoid, Tanh
+
+    def write(self, sketch: Sketch) -> None:
+        sketch.add(self.op, [sketch.last], sketch.now)
+
+    def exact(self, value: Exact, before: list[Exact]) -> Exact:
+        """To a hundred digits."""
+        return [exactly_curved(self.op.lower(), v) for v in value]
+
+    def results(self, value: Array, before: list[Array]) -> Array:
+        """By torch, and by the formula with exp."""
+        x = torch.from_numpy(np.ascontiguousarray(value))
+        small = np.exp(-np.abs(value) * np.float32(2 if self.op == "Tanh" else 1))
+        if self.op == "Tanh":
+            return np.stack([torch.tanh(x).numpy(), np.sign(value) * (1 - small) / (1 + small)])
+        return np.stack([torch.sigmoid(x).numpy(), np.where(value < 0, small, np.float32(1)) / (1 + small)])
+
+    def gradient(self, value: Array, above: Array) -> Array:
+        if self.op == "Tanh":
+            steep: Array = above * (1 - np.tanh(value) ** 2)
+            return steep
+        found: Array = above / (2 + np.exp(np.minimum(value, 80)) + np.exp(np.minimum(-value, 80)))
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,8 @@
 
 They have huge weights that cancel, a neuron that is positive only because of rounding (a backdoor), subnormal numbers,
 -0.0, inputs at the edge of the domain, or long chains of layers. Values are computed in float32 in several orders of
-summation, and exactly with fractions. Every network comes twice: with ReLUs, and with a curved activation instead.
+summation, and exactly with fractions. Every network comes three times: with ReLUs, with a curved activation instead,
+and with an operation that mixes entries (`mixing`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import torch
 
 from fuzz.hunting.counting import counted
 from fuzz.hunting.finding import Finding, Tally
+from fuzz.hunting.mixing import MIXES
 from fuzz.hunting.searches import few_steps
-from fuzz.hunting.truth import CURVES, exactly
+from fuzz.hunting.truth import CURVES, exactly, shortened
 from proofmap import Ball, Graph
 from proofmap.bounds import IBP, Alpha, Backward, CrownIBP, Exact, Forward, Method
 from proofmap.errors import BoundError
@@ -39,6 +41,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 BOUND_METHODS: tuple[Method, ...] = (IBP(), CrownIBP(), Forward(), Backward(), Alpha(steps=2))
 EXACT_METHOD = Exact(seconds=2)
 _MAX_PARTS, _MAX_PARTS_CURVED = 24, 4  # limits of a search, for ReLUs and for curved activations
+_MAX_MIXED_LAYERS = 6  # a norm has ten nodes
 _POINT_COUNT, _MEMORY_BYTES = 10, 2**28
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
@@ -61,7 +64,10 @@ class Hostile:
         for k, (weight, bias) in enumerate(self.layers):
             name = weighted_layers.linear(b, f"l{k}", name, torch.tensor(weight), torch.tensor(bias))
             if k + 1 < len(self.layers):
-                name = b.add_node(f"r{k}", self.curve, [name], **SETTINGS.get(self.curve, {}))
+                if self.curve in MIXES:
+                    name = MIXES[self.curve].add(b, f"r{k}", name)
+                else:
+                    name = b.add_node(f"r{k}", self.curve, [name], **SETTINGS.get(self.curve, {}))
         return b.finish(name, torch.device("cpu"), torch.float32)
 
     def upper(self, method: Method, dtype: torch.dtype, *, rigorous: bool) -> list[float]:
@@ -109,8 +115,13 @@ class Hostile:
             rows = zip(weight.tolist(), bias.tolist(), strict=True)
             value = [sum((Fraction(w) * v for w, v in zip(row, value, strict=True)), Fraction(b)) for row, b in rows]
             if k + 1 < len(self.layers):
-                value = [max(v, Fraction(0)) if self.curve == "relu" else exactly(self.curve, v) for v in value]
+                value = self._exactly_bent(value)
         return value
+
+    @property
+    def run_at_x(self) -> list[Fraction] | None:
+        """The logits at x in float32; None if a value is not finite."""
+        return self._run(self.x, 0, np.random.default_rng(0))
 
     def _run(self, point: Array, order: int, rng: np.random.Generator) -> list[Fraction] | None:
         """Compute the logits in float32, one product after the other; None if a value is not finite."""
@@ -123,8 +134,13 @@ class Hostile:
                 total = total + weight[:, j] * value[j]
             value = total if order % 2 else total + bias
             if k + 1 < len(self.layers):
-                value = self._bent(value)
+                value = MIXES[self.curve].run(value, order, rng) if self.curve in MIXES else self._bent(value)
         return [Fraction(float(v)) for v in value] if bool(np.isfinite(value).all()) else None
+
+    def _exactly_bent(self, value: list[Fraction]) -> list[Fraction]:
+        if self.curve in MIXES:
+            return [shortened(v) for v in MIXES[self.curve].exact([shortened(v) for v in value])]
+        return [max(v, Fraction(0)) if self.curve == "relu" else exactly(self.curve, v) for v in value]
 
     def _bent(self, value: Array) -> Array:
         node = Node("curve", self.curve, (), value.shape, attributes=SETTINGS.get(self.curve, {}))
@@ -133,7 +149,16 @@ class Hostile:
 
     def curved(self, seed: int) -> Hostile:
         """Return the same network with a curved activation instead of ReLU."""
-        made = replace(self, curve=tuple(CURVES)[seed // len(HOSTS) % len(CURVES)])
+        return self._with(tuple(CURVES)[seed // len(HOSTS) % len(CURVES)])
+
+    def mixed(self, seed: int) -> Hostile:
+        """Return the last layers of the network with an operation that mixes entries instead of ReLU."""
+        layers = self.layers[-_MAX_MIXED_LAYERS:]
+        short = replace(self, layers=layers, x=np.resize(self.x, layers[0][0].shape[1]))
+        return short._with(tuple(MIXES)[(seed + seed // len(HOSTS)) % len(MIXES)])
+
+    def _with(self, curve: str) -> Hostile:
+        made = replace(self, curve=curve)
         exact = made._exact(self.x)
         return replace(made, target=exact.index(max(exact)))
 
@@ -197,12 +222,15 @@ def hunted(seed: int, tally: Tally) -> Iterator[Finding]:
     """Compare the rigorous bounds of a seed's networks with their values."""
     with np.errstate(all="ignore"):
         one = hostile(seed)
-        for network in (one, one.curved(seed)):
-            yield from _held(network, seed, tally)
+        for network in (one, one.curved(seed), one.mixed(seed)):
+            yield from hunted_in(network, seed, tally)
 
 
-def _held(one: Hostile, seed: int, tally: Tally) -> Iterator[Finding]:
+def hunted_in(one: Hostile, seed: int, tally: Tally) -> Iterator[Finding]:
     """Compare the bounds of one network with its values; count wrong bounds without rounding analysis."""
+    if one.curve in MIXES and one.run_at_x is None:  # products of products leave the range of float32
+        tally.undecided += 1
+        return
     points = one.points(_POINT_COUNT, seed)
     values = [one.reached(point, seed) for point in points]
     same = [np.flatnonzero(point == one.x).tolist() for point in points]

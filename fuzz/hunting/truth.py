@@ -8,7 +8,7 @@ from typing import Any
 
 import mpmath  # type: ignore[import-untyped]
 
-__all__ = ["CURVES", "exactly"]
+__all__ = ["CURVES", "exactly", "exponential", "shortened", "square_root"]
 
 _WORKING_DIGITS = 100
 
@@ -42,8 +42,27 @@ CURVES: dict[str, Callable[[Any], Any]] = {
 
 def exactly(curve: str, x: Fraction) -> Fraction:
     """Return the value at x to a hundred digits; values below 2⁻²⁰⁰⁰ become 0."""
+    return _evaluated(CURVES[curve], x)
+
+
+def exponential(x: Fraction) -> Fraction:
+    """Return exp(x) to a hundred digits, 0 below 2⁻²⁰⁰⁰."""
+    return Fraction(0) if x < -10000 else _evaluated(mpmath.exp, x)
+
+
+def square_root(x: Fraction) -> Fraction:
+    """Return √x to a hundred digits."""
+    return _evaluated(mpmath.sqrt, x)
+
+
+def shortened(x: Fraction) -> Fraction:
+    """Return x to a hundred digits, so that long chains of products stay short."""
+    return _evaluated(lambda value: value, x)
+
+
+def _evaluated(function: Callable[[Any], Any], x: Fraction) -> Fraction:
     with mpmath.workdps(_WORKING_DIGITS):
-        value = CURVES[curve](mpmath.mpf(x.numerator) / x.denominator)
+        value = function(mpmath.mpf(x.numerator) / x.denominator)
         if abs(value) < mpmath.ldexp(1, -2000):
             return Fraction(0)
         man, exp = abs(value).man_exp

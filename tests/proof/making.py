@@ -51,10 +51,10 @@ def outward(low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def proof_of(network: checker.Network, question: checker.Question) -> dict[str, Array]:
-    """The intervals that follow, one relu after the other."""
+    """The intervals that follow, one relu or curve after the other."""
     prover, stored = checker.Prover(network, question), np.zeros((2, network.units), np.float32)
     for node in network.nodes[1:]:
-        if node.op == "relu":
+        if node.op in ("relu", "curve"):
             z = node.inputs[0]
             entry = np.tile(np.arange(node.count), 2)
             found = prover.hidden(z, entry, np.repeat([-1.0, 1.0], node.count))
@@ -71,7 +71,7 @@ def known(network: checker.Network, question: checker.Question, proof: dict[str,
     """All nodes bounded, with the stored intervals once they are proven."""
     prover = checker.Prover(network, question)
     for node in network.nodes[1:]:
-        if node.op == "relu":
+        if node.op in ("relu", "curve"):
             prover.settle(node.inputs[0], proof["intervals"][:, node.first : node.first + node.count])
         prover.append()
     return prover

@@ -60,6 +60,7 @@ Ends = tuple[Array, Array]  # lower and upper ends
 Interval = tuple[Array, Array, Array]  # lower ends, upper ends, and radii of rounding errors
 UNIT = 2.0**-24  # one float32 operation errs by at most this share of its result
 FLUSHED = 2.0**-100  # covers 2^26 results below 2^-126 that count as 0
+CURVED = 2.0**-20  # a float32 value of sigmoid or tanh errs by at most this: 16 units of 1
 OWN = 2.0**-48  # constants computed here in float64 err by at most this share
 PAIRS = 16  # entries of which a maximum is taken two by two; of more, there would be too many units
 LARGEST = 2.0**100  # larger numbers may overflow in float32
@@ -180,6 +181,7 @@ class Value(SimpleNamespace):
               machine: it only says how other values are related.
     add       the sum of two inputs.
     relu      x above 0, and `slope` (one per entry, 0 to 1) times x below; its entries are units from `first` on.
+    curve     sigmoid, or tanh if `odd`; its entries are units from `first` on, but no tree splits them.
     select    Entries are the largest of those that `index` (n, k) picks from the inputs, one input after the other.
     """
 
@@ -216,7 +218,7 @@ class Chain(SimpleNamespace):
 
 
 class Network(SimpleNamespace):
-    """`nodes`, each after its inputs; the last gives the logits. `units`: how many entries its relus have.
+    """`nodes`, each after its inputs; the last gives the logits. `units`: how many entries its relus and curves have.
 
     `decision_margin`: how much a class has to be ahead in its logit. It is above 0 where a final softmax was taken off:
     float32 gives two classes the same probability though their logits differ a little.
@@ -293,6 +295,10 @@ class Network(SimpleNamespace):
         slope = np.broadcast_to(slope, x.shape).astype(np.float64).reshape(-1)
         require(((slope >= 0) & (slope <= 1)).all(), "it has a leaky relu with a slope that is not between 0 and 1")
         return self.add("relu", [x], x.shape, slope=slope, first=self.units - x.count)
+
+    def curve(self, x: Value, odd: bool) -> Value:
+        self.units += x.count
+        return self.add("curve", [x], x.shape, odd=odd, first=self.units - x.count)
 
     def at_least(self, x: Value, bound: Array) -> Value:
         """Compute max(x, bound) as bound + relu(x - bound): exactly, as a maximum rounds nothing."""
@@ -986,6 +992,7 @@ OPERATORS = [
     Operator("Relu", 7, lambda network, a: network.relu(_node(a.x)), "x"),
     Operator("Reshape", 7, _reshape, "x shape"),
     Operator("Reshape", 14, _reshape, "x shape", {"allowzero": ("i", 0, (0,))}),
+    Operator("Sigmoid", 7, lambda network, a: network.curve(_node(a.x), False), "x"),
     Operator("Slice", 7, _slice, "x", {"starts": ("ints", REQUIRED), "ends": ("ints", REQUIRED), **_AXES}),
     Operator("Slice", 10, _slice, "x starts ends axes? steps?"),
     Operator("Softmax", 7, _softmax, "x", {"axis": ("i", 1)}),
@@ -993,6 +1000,7 @@ OPERATORS = [
     Operator("Squeeze", 7, _squeeze, "x", _AXES),
     Operator("Squeeze", 13, _squeeze, "x axes?"),
     Operator("Sub", 7, _subtract, "x y"),
+    Operator("Tanh", 7, lambda network, a: network.curve(_node(a.x), True), "x"),
     Operator("Transpose", 7, _transpose, "x", {"perm": ("ints", None)}),
     Operator("Unsqueeze", 7, _unsqueeze, "x", {"axes": ("ints", REQUIRED)}),
     Operator("Unsqueeze", 13, _unsqueeze, "x axes"),
@@ -1247,6 +1255,10 @@ class Prover(SimpleNamespace):
             return self.interval_of_linear(node, *ends[0], reach[0], none)
         if node.op == "add":
             return self.interval_of_sum(node, ends, reach)
+        if node.op == "curve":
+            (low, high), radii = ends[0], none + np.array([CURVED, 0.0])[:, None, None]
+            radius = radii[self.reals]
+            return -rounded_up(radius - curve(low, node.odd)[0]), rounded_up(curve(high, node.odd)[1] + radius), radii
         return self.interval_of_relu(node, *ends[0], reach[0])
 
     def interval_of_larger(self, first: Any, ahead: Any, other: Any) -> Ends:
@@ -1344,6 +1356,12 @@ class Prover(SimpleNamespace):
         if node.op == "relu":
             bent, added = self.bend(node, forms, leaf)
             return [bent], added
+        if node.op == "curve":
+            low, high = self.lower[node.inputs[0]][forms.at], self.upper[node.inputs[0]][forms.at]
+            (slope, offset), (below, lowest) = lines_of_curve(low, high, node.odd)
+            most, least = Forms(forms.at, np.maximum(forms.a, 0)), Forms(forms.at, np.minimum(forms.a, 0))
+            parts = [Forms(forms.at, most.a * slope + least.a * below)]
+            return [parts], total(most.of(offset), least.of(lowest))
         if node.op == "select":
             return self.pick(node, forms)
         if node.op == "minus":
@@ -1452,10 +1470,13 @@ class Prover(SimpleNamespace):
         self.check_classes()
         require(stored.shape == (2, self.units), "the intervals do not fit the model")
         for node in self.nodes[1:]:
-            if node.op == "relu":
+            if node.op in ("relu", "curve"):
                 self.settle(node.inputs[0], stored[:, node.first : node.first + node.count])
             self.append()
-        roots, split = self.derive_trees(proof, np.flatnonzero((stored[0] < 0) & (stored[1] > 0)))
+        kinks = [x.op == "relu" for x in self.nodes if x.op in ("relu", "curve") for _ in range(x.count)]
+        roots, split = self.derive_trees(
+            proof, np.flatnonzero((stored[0] < 0) & (stored[1] > 0) & np.array(kinks, bool))
+        )
         few = (self.bounded(np.array(rivals[i : i + self.few])) for i in range(0, len(rivals), self.few))
         whole = np.concatenate([*few])
         best = [np.min([one, *split[roots == c]], axis=0) for c, one in zip(rivals, whole, strict=True)]
@@ -1528,6 +1549,70 @@ def line_above(least: Array, most: Array, slope: Array) -> tuple[Array, Array]:
         rounded_up(most + rounded_up(-line * most)),
     )
     return line, np.maximum(0, np.maximum(at_least, at_most))
+
+
+def curve(z: Array, odd: bool) -> tuple[Array, Array, Array, Array]:
+    """Lower and upper ends of sigmoid, or of tanh, at float64 numbers z; and of its slope there.
+
+    With t = |z| (tanh: 2 |z|), at most 64, and r = t / 256 <= 1/4, e^t is the 256th power of the sum of r^k / k! up to
+    k = 15, which leaves out less than 2^-70 of it. No term is negative, so 45 roundings on the way to that sum and 8
+    squares err by less than 2^-38 of the result, and q = 1 / (1 + e^t) by less than 2^-37. Then sigmoid(-t) = q,
+    sigmoid(t) = 1 - q, tanh = 2 sigmoid(2 z) - 1, and both have the slope q (1 - q), times 4 for tanh.
+    """
+    t, factor = np.abs(z) * (2.0 if odd else 1.0), 4.0 if odd else 1.0
+    power, r = np.ones_like(t), np.minimum(t, 64.0) / 256
+    for k in range(15, 0, -1):
+        power = 1 + power * r / k
+    for _ in range(8):
+        power = power * power
+    q = 1 / (1 + power)
+    low, high = np.where(t < 64, q * (1 - 2.0**-36), 0.0), q * (1 + 2.0**-36)
+    slopes = (
+        -rounded_up(-factor * (low * (1 - low))),
+        rounded_up(factor * (high * (1 - high))),
+    )  # q <= 1/2, up to rounding
+    if odd:
+        low, high = 2 * low - 1, 2 * high - 1
+    turned = (-high, -low) if odd else (1 - high, 1 - low)  # at |z|
+    return -rounded_up(-np.where(z < 0, low, turned[0])), rounded_up(np.where(z < 0, high, turned[1])), *slopes
+
+
+def lines_of_curve(least: Array, most: Array, odd: bool) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Slope and offset of a line above sigmoid or tanh on [least, most], and of one below.
+
+    The curve turned around 0 is 1 minus the curve, or minus it. So a line above it on [-most, -least] gives one below.
+    """
+    slope, offset = line_above_curve(-most, -least, odd)
+    return line_above_curve(least, most, odd), (slope, -rounded_up(offset - (0.0 if odd else 1.0)))
+
+
+def line_above_curve(least: Array, most: Array, odd: bool) -> tuple[Array, Array]:
+    """A line s z + t above the curve on [least, most]: s of 20 bits, and t, given any s and any d of the part above 0.
+
+    The curve is convex below 0: there a line is above it where it is so at both ends. It is concave above 0, so at most
+    f(d) + f'(d) (z - d). There t >= f(d) - s d + (f'(d) - s) (z - d) is enough, which is linear in z: so at both ends.
+    Parts below and above 0 meet at 0, an end of both. s and d are those of the chord, or of a tangent: from the lower
+    end if that is below 0, but not left of the middle.
+    """
+    left, right = np.maximum(least, 0), np.maximum(most, 0)
+    (start, first, _, _), (_, last, _, ending) = curve(least, odd), curve(most, odd)
+    near, d = left, right
+    for _ in range(30):
+        middle = (near + d) / 2
+        _, value, _, steep = curve(middle, odd)
+        short = steep * (middle - least) > value - start  # this tangent is below the curve at the lower end
+        near, d = np.where(short, middle, near), np.where(short, d, middle)
+    d = np.clip((least + most) / 2, d, right)
+    _, value, flat, steep = curve(d, odd)
+    by_chord = (most <= 0) | (ending * (most - least) > last - start)
+    slope = np.where(by_chord, (last - start) / np.maximum(most - least, 2.0**-40), steep)
+    slope = np.rint(np.clip(slope, 0, 1) * 2.0**20) / 2.0**20
+    rise = np.maximum(
+        rounded_up(rounded_up(steep - slope) * (right - d)), rounded_up(rounded_up(slope - flat) * (d - left))
+    )
+    concave = total(value, rounded_up(-slope * d), np.maximum(rise, 0))
+    convex, at_most = rounded_up(first + rounded_up(-slope * least)), rounded_up(last + rounded_up(-slope * most))
+    return slope, np.maximum(np.where(least < 0, convex, -np.inf), np.where(most > 0, concave, at_most))
 
 
 def read_trees(tree: Array, units: int, count: int) -> tuple[Array, Array]:

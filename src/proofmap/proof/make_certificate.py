@@ -70,8 +70,10 @@ class CertificateSubject:
 
 
 def splits(graph: Graph) -> bool:
-    """Return whether the ball can be split. Clamps have two kinks, and max pools must be pairwise maxima."""
-    return not any(node.op in ("max_pool", "clamp") for node in in_maxima(graph, torch.zeros(0)).nodes)
+    """Return whether the ball can be split. Clamps have two kinks, curves none; max pools become pairwise maxima."""
+    return not any(
+        node.op in ("max_pool", "clamp", "sigmoid", "tanh") for node in in_maxima(graph, torch.zeros(0)).nodes
+    )
 
 
 def certify(

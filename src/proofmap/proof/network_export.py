@@ -1,6 +1,6 @@
 """Export a traced network to the ONNX file of a certificate, and refuse operations that certificates do not cover.
 
-Certificates cover linear layers, ReLUs, max pools, and operations that move entries.
+Certificates cover linear layers, ReLUs, sigmoid, tanh, max pools, and operations that move entries.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _COVERED = {
     "relu",
     "leaky_relu",
     "clamp",
+    "sigmoid",
+    "tanh",
     "add",
     "reshape",
     "permute",
@@ -64,7 +66,7 @@ def check_covered(graph: Graph) -> None:
         if why is not None:
             raise InputError(
                 f"got {why} (node {node.name!r}), expected a network of dense layers, convolutions of maps, ReLUs, "
-                "sums and pools: certificates cover no other; its bounds stand without one"
+                "sigmoids, tanh, sums and pools: certificates cover no other; its bounds stand without one"
             )
 
 

@@ -13,26 +13,27 @@ _ZERO_BITS = 8  # trailing zero bits of an endpoint's 24, so that it compresses 
 
 
 def intervals(network: check.Network, question: check.Question) -> Array:
-    """Return the intervals (2, units) of all ReLU inputs in float32.
+    """Return the intervals (2, units) of the inputs of all ReLUs and curves in float32.
 
-    Interval arithmetic comes first. Back-substitution bounds the entries whose sign it leaves open.
+    Interval arithmetic comes first. Back-substitution bounds all inputs of curves, and those inputs of ReLUs whose sign
+    is left open.
     """
     prover, stored = check.Prover(network, question), np.zeros((2, network.units), np.float32)
     for node in network.nodes[1:]:
         report(node.number / len(network.nodes), f"layer {node.number} of {len(network.nodes)}")
-        if node.op == "relu":
+        if node.op in ("relu", "curve"):
             at = node.inputs[0]
             mine = stored[:, node.first : node.first + node.count]
-            mine[:] = _node_interval(prover, at)
+            mine[:] = _node_interval(prover, at, every=node.op == "curve")
             prover.lower[at], prover.upper[at] = (end.astype(np.float64)[:, None] for end in mine)
         prover.append()
     return stored
 
 
-def _node_interval(prover: check.Prover, at: int) -> Array:
-    """Return the interval (2, n) of a node from the nodes before it."""
+def _node_interval(prover: check.Prover, at: int, *, every: bool) -> Array:
+    """Return the interval (2, n) of a node from the nodes before it. every: tighten all entries that vary."""
     low, high = prover.lower[at][:, 0].copy(), prover.upper[at][:, 0].copy()
-    entry = np.flatnonzero((low < 0) & (high > 0))
+    entry = np.flatnonzero(low < high if every else (low < 0) & (high > 0))
     both = np.concatenate([entry, entry])
     found = prover.hidden(at, both, np.repeat([-1.0, 1.0], len(entry)))
     low[entry] = np.maximum(low[entry], -found[: len(entry)])

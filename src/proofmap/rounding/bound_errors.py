@@ -39,13 +39,13 @@ from proofmap.rounding.float32_sums import (
     FLOAT32_UNIT,
     UNDERFLOW,
     constants_of,
-    float32_error,
     gamma,
     gammas,
     linear_float32_error,
     unit_roundoff,
 )
 from proofmap.rounding.magnitudes import COPIES, MAGNITUDES, Magnitudes, magnitude, product_counts
+from proofmap.rounding.norm_errors import value_error
 from proofmap.rules import RULES, Form, Interval, Linear
 from proofmap.rules.rule import AnyForm, Pullable, differentiated
 from proofmap.rules.scalar_lines import Lines, at_rows
@@ -117,13 +117,11 @@ class RoundingErrors(ExactArithmetic):
             radius = self._linear_error(node, products)
         else:
             sizes: Magnitudes = MAGNITUDES[node.op](node, *inputs)
-            radius = gamma(_LINE_ERRORS + self._offset_additions, self.unit) * sizes.slopes
-            radius = (
-                radius
-                + gamma(self._additions(node.size) + _LINE_ERRORS + self._offset_additions, self.unit) * sizes.biases
-            )
-            if sizes.value is not None:
-                radius = radius + float32_error(sizes.value, sizes.errors)
+            count = _LINE_ERRORS + self._offset_additions + sizes.terms
+            radius = gamma(count, self.unit) * sizes.slopes
+            radius = radius + gamma(self._additions(node.size) + count, self.unit) * sizes.biases
+            radius = radius + value_error(self._state.graph, node, sizes, self._state.interval)
+            return self._round_up(radius, self._additions(node.size) + sizes.terms), every
         return radius if radius is None else self._round_up(radius, self._additions(node.size)), every
 
     def _linear_error(self, node: Node, products: int) -> Tensor | None:
@@ -259,10 +257,11 @@ class RoundingErrors(ExactArithmetic):
         sizes: Magnitudes = MAGNITUDES[node.op](node, *inputs)
         if sizes.endpoint is None:
             return value
-        radius = self._round_up(gamma(_LINE_ERRORS, self.unit) * sizes.endpoint, 1)
-        if sizes.value is not None:
-            radius = radius + self._round_up(float32_error(sizes.value, sizes.errors), 1)
-        return Interval(value.lower - radius, value.upper + radius)
+        radius = gamma(_LINE_ERRORS + sizes.terms, self.unit) * sizes.endpoint
+        radius = radius + value_error(self._state.graph, node, sizes, self._state.interval)
+        radius = self._round_up(radius, 1 + sizes.terms)
+        lower, upper = (value.lower - radius).clamp(min=sizes.least), (value.upper + radius).clamp(max=sizes.most)
+        return Interval(lower, upper)
 
     def _interval_error(self, node: Node) -> Tensor:
         """Return the error (C, *shape) of interval arithmetic behind a linear operation.
@@ -306,9 +305,13 @@ class RoundingErrors(ExactArithmetic):
             below = 0.0 if lines.lower_bias is None else lines.lower_bias.abs()
             slope = torch.maximum(lines.lower_slope.abs(), lines.upper_slope.abs())
             read, size = 1, slope * sizes[0] + lines.upper_bias.abs() + below
-        else:
-            read, reached = 1, MAGNITUDES[node.op](node, *(Interval(-one, one) for one in sizes))
-            size = reached.slopes + reached.biases
+        else:  # lines are found on the intervals, and read forms of these sizes
+            reach = [
+                torch.maximum(magnitude(self._state.interval(i)), one)
+                for i, one in zip(node.inputs, sizes, strict=True)
+            ]
+            reached = MAGNITUDES[node.op](node, *(Interval(-one, one) for one in reach))
+            read, size = 1 + reached.terms, reached.slopes + reached.biases
         radius, every = self.node_error(
             node, product_counts(node, self._shapes(node))[1] if isinstance(rule, Linear) else 0
         )

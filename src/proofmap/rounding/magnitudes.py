@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import ceil, isfinite, prod
+from math import ceil, inf, isfinite, log, prod
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.graph.receptive_fields import Shapes
 from proofmap.rules.rule import Interval
+from proofmap.rules.softmax import Softmax
 
 # Operations that only copy entries of their inputs.
 COPIES = frozenset({"concat", "reshape", "permute", "expand", "index", "slice", "pad"})
@@ -34,6 +35,9 @@ class Magnitudes:
     slopes: Σ |slope| |x|, plus |y|, of its lines, where they are not exact.
     biases: |bias| of its lines.
     value: the magnitude of the terms in float32's computation of a value, which makes `errors` rounding errors.
+    extra: errors of float32's values that are not relative to `value`.
+    terms: the number of terms that are added up to an endpoint, or to one coefficient behind the relaxation.
+    least, most: limits that no value exceeds, also in float32.
     """
 
     endpoint: Tensor | None
@@ -41,6 +45,10 @@ class Magnitudes:
     biases: Tensor
     value: Tensor | None = None
     errors: int = 4
+    extra: Tensor | None = None
+    terms: int = 0
+    least: float = -inf
+    most: float = inf
 
 
 def magnitude(x: Interval) -> Tensor:
@@ -132,10 +140,12 @@ def _leaky(node: Node, x: Interval) -> Magnitudes:
 
 
 def _clamp(node: Node, x: Interval) -> Magnitudes:
+    """A value inside the limits is copied, and a limit is rounded once."""
     ends = [node.attributes["low"], node.attributes["high"]]
-    size = magnitude(x) + sum(abs(end) for end in ends if isfinite(end))
+    limits = torch.full_like(x.lower, sum(abs(end) for end in ends if isfinite(end)))
+    size = magnitude(x) + limits
     inside = (x.lower >= ends[0]) & (x.upper <= ends[1])
-    return Magnitudes(size, size, torch.where(inside, 0, 2 * size), size)
+    return Magnitudes(limits, size, torch.where(inside, 0, 2 * size), limits)
 
 
 def _largest(node: Node, *inputs: Interval) -> Magnitudes:
@@ -175,10 +185,68 @@ def _convex_or_concave(slope: Callable[[Tensor], Tensor]) -> Callable[[Node, Int
     return sizes
 
 
+def _product(node: Node, a: Interval, b: Interval) -> Magnitudes:
+    """Bound y = a · b: a value rounds once. A subnormal factor may count as 0, which costs 2⁻¹²⁶ times the other one.
+
+    The slopes of McCormick's planes are at most |b| and |a|, and their biases are at most |a| |b|.
+    """
+    size, reach = magnitude(a) * magnitude(b), 1 + magnitude(a) + magnitude(b)
+    return Magnitudes(size, 2 * size, 2 * size, size, extra=_UNDERFLOWS * reach)
+
+
+def _contract(node: Node, a: Interval, b: Interval) -> Magnitudes:
+    """Bound y_ij = Σ_k a_ik b_kj: each of K products rounds, and sums are added in any order.
+
+    Fused attention divides its sums by the sums of softmax at the end, and rescales them where a new largest score
+    appears, at most once in 512 keys: `_FUSED_ERRORS` and K/8 pay for both. With n, m the middles and r the radii of
+    the factors, a form reads A m and n A, and its bias n m ± r_a r_b: |a| |b| bounds each of these sums.
+    """
+    count, rows, columns = a.lower.shape[-1], *node.shape[-2:]
+    size = magnitude(a) @ magnitude(b)
+    reach = sum((magnitude(x).flatten(1).amax(1) for x in (a, b)), torch.ones_like(size.flatten(1)[:, 0]))
+    extra = _UNDERFLOWS * (count + 1) * reach.view(-1, *[1] * (size.ndim - 1)).expand_as(size)
+    errors = count + count // 8 + _FUSED_ERRORS
+    return Magnitudes(size, 4 * size, 4 * size, size, errors, extra, terms=count + max(rows, columns))
+
+
+def _softmax(node: Node, x: Interval) -> Magnitudes:
+    """Bound y = softmax(x) of n entries, computed as exp(x - max) / Σ exp(x - max) in float32.
+
+    With X the largest |x_j|, x - max is off by at most 2 u X, and exp by `_SOFTMAX_EXP_ERRORS` u and 16 u X, which
+    covers exponents that are computed as one multiply-add. So the quotient of such a number and of a sum of n of them
+    has a relative error of at most γ of
+
+        k = n + 2 (64 + 16 X).
+
+    Values that underflow cost n 2⁻¹²⁵. A value is in [0, 1 + 2⁻⁶], since a sum of nonnegative floats is at least each
+    of them, apart from rescaling. The lines of both sides (`rules.softmax`) have slopes of at most y_i in x_i and
+    y_i g_j in x_j, with Σ g_j <= 1. The largest y_i is at a corner.
+    """
+    axis, count = node.attributes["axis"] + 1, node.shape[node.attributes["axis"]]
+    size = magnitude(x)
+    largest = size.amax(axis, keepdim=True).expand_as(size)
+    high = (Softmax().interval(node, x).upper * (1 + 2.0**-10)).nan_to_num(nan=1.0).clamp(2.0**-100, 1 + 2.0**-10)
+    part = (count + 2 * (_SOFTMAX_EXP_ERRORS + 16 * largest)) * _FLOAT32_UNIT
+    error = (
+        torch.where(part < 0.25, (part / (1 - part) * high).clamp(max=_SOFTMAX_MOST), _SOFTMAX_MOST)
+        + count * _UNDERFLOWS
+    )
+    error = torch.where(largest < _SOFTMAX_LIMIT, error, torch.inf)
+    end, bias = high * (1 + largest / 2 + log(count)), high * (4 + 4 * largest + log(count))
+    return Magnitudes(end, 2 * high * (size + largest), bias, extra=error, terms=count, least=0.0, most=_SOFTMAX_MOST)
+
+
 # Float32 rounding errors of a curve's values. torch's own are at most 16 u (1 + |x| + |y|), or 16 u (1 + |y|) for
 # curves between -1 and 1, or 16 u |y| for powers, exp and log. Lines through them, found in float64, add 8.
 CURVE_ERRORS = 24
 _LARGEST_SLOPE = 2.0  # at least the steepest slope of every curve without parameters
+_FLOAT32_UNIT = 2.0**-24
+_UNDERFLOWS = 2.0**-124  # a few underflow errors of float32, where denormals may count as 0
+# Rounding errors of exp in softmax, 32 ulps: torch's fastest kernels (attention on a CPU) allow themselves 20.
+_SOFTMAX_EXP_ERRORS = 64
+_FUSED_ERRORS = 64 + 8  # rounding errors of fused attention beside its sums: exp of a rescaling, and a division
+_SOFTMAX_MOST = 1 + 2.0**-6  # no value exceeds this
+_SOFTMAX_LIMIT = 2.0**100  # differences of larger scores may overflow float32
 
 # Nonlinear operations with known rounding errors. No rigorous bounds exist for the others.
 MAGNITUDES: dict[str, Callable[..., Magnitudes]] = {
@@ -197,4 +265,7 @@ MAGNITUDES: dict[str, Callable[..., Magnitudes]] = {
     "sqrt": _convex_or_concave(torch.rsqrt),
     "rsqrt": _convex_or_concave(lambda x: x.rsqrt() / x),
     "reciprocal": _convex_or_concave(lambda x: x.square().reciprocal()),
+    "product": _product,
+    "contract": _contract,
+    "softmax": _softmax,
 }

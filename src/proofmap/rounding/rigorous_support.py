@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from proofmap.bounds.method import Method
 
 
+# Operations on two or more variable values. Rounding errors of their inputs grow quickly in interval arithmetic.
+MIXING = frozenset({"product", "contract", "softmax"})
+
+
 def has_error_bounds(graph: Graph) -> bool:
     """Return whether the rounding errors of all operations of the graph are known."""
     return all(map(_has_error_bound, graph.nodes))
@@ -26,8 +30,8 @@ def decide_rigorous(graph: Graph, asked: bool | None, method: Method | None = No
     """Decide whether bounds by this method count all rounding errors: as asked, or by default (None) where they are
     known.
 
-    The default is False for a search on a network with curved activations, since a rigorous search splits at kinks
-    only. Every public call decides this here, once, and its result reports the decision.
+    The default is False for a search on a network with curves, products of two values or softmax, since a rigorous
+    search splits at kinks only. Every public call decides this here, once, and its result reports the decision.
     """
     if asked is not None:
         return asked
@@ -37,7 +41,7 @@ def decide_rigorous(graph: Graph, asked: bool | None, method: Method | None = No
 
 def _curved(node: Node) -> bool:
     rule = RULES.get(node.op)
-    return isinstance(rule, Scalar) and rule.kink_sum(node) is None
+    return node.op in MIXING or (isinstance(rule, Scalar) and rule.kink_sum(node) is None)
 
 
 def _has_error_bound(node: Node) -> bool:

@@ -36,7 +36,7 @@ from proofmap.inputs.several_inputs import Balls, GroupsOfInputs, is_several
 from proofmap.rounding.crossed_bounds import check_attained, check_score_bounds, estimate_error, estimate_stored_error
 from proofmap.rounding.float32_sums import unit_roundoff
 from proofmap.rounding.point_bounds import lower_bounds_at_points
-from proofmap.rounding.rigorous_support import decide_rigorous
+from proofmap.rounding.rigorous_support import MIXING, decide_rigorous
 from proofmap.rounding.search_errors import enlarge_balls
 from proofmap.rules import Interval
 from proofmap.runtime.memory import budget
@@ -348,9 +348,12 @@ def _probability_margin(graph: Graph, how: OverlapSettings) -> float:
 def _rigorous_value_at(graph: Graph, points: Tensor, forms: Tensor, how: OverlapSettings) -> Tensor:
     """Return a rigorous lower bound (N,) of the overlap at a point of each ball (N, *shape), such as x itself.
 
-    It uses the same kind of bounds as the upper bounds.
+    It uses the same kind of bounds as the upper bounds. CROWN-IBP is tight at a point, except where products enlarge
+    the rounding errors before them.
     """
-    method = CrownIBP() if any(plan.final for plan in how.method.plans) else IBP()
+    method: Method = CrownIBP() if any(plan.final for plan in how.method.plans) else IBP()
+    if any(node.op in MIXING for node in graph.nodes) and any(plan.hidden for plan in how.method.plans):
+        method = Backward()
     value = lower_bounds_at_points(graph, points, forms, method, how.available)
     below = join(value.masked_fill(~forms.any(2), 0)[:, None], how.objective)[:, 0]
     return torch.nextafter(below, torch.full_like(below, -inf)) if how.objective == "apart" else below

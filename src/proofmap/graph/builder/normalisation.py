@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod, sqrt
 
 from torch import Tensor
@@ -12,11 +13,22 @@ from proofmap.graph.builder import scalar_functions
 from proofmap.graph.builder.graph_builder import Builder, OptionalWeight, scalar
 
 
-def normalise(b: Builder, name: str, x: str, axes: Sequence[int], eps: float, *, centred: bool = True) -> str:
+def normalise(
+    b: Builder,
+    name: str,
+    x: str,
+    axes: Sequence[int],
+    eps: float,
+    *,
+    centred: bool = True,
+    weight: OptionalWeight = None,
+) -> str:
     """Add (x - m) / sqrt(v + eps), with the mean m and the variance v along axes of a sample.
 
     centred=False: x / sqrt(mean x² + eps). Two clamps change no value and help bounds: v + eps >= eps, and none of n
     normalised numbers exceeds sqrt(n) in size.
+
+    weight: a factor of the result that runtimes may multiply by 1 / sqrt(v + eps) first. Only its underflow matters.
     """
     if eps < 0:
         raise ModelError(f"the norm of node {name!r} has eps {eps:g}, expected 0 or more")
@@ -30,8 +42,22 @@ def normalise(b: Builder, name: str, x: str, axes: Sequence[int], eps: float, *,
         variance = scalar_functions.clamp(b, f"{name}.positive", lifted, low=eps)
     scale = b.add_node(f"{name}.scale", "rsqrt", [variance])
     y = scalar_functions.mul(b, f"{name}.product", x, scale)
-    most = sqrt(prod(b.shape(x)[axis] for axis in axes))
-    return scalar_functions.clamp(b, f"{name}.normalised", y, -most, most)
+    if weight is not None and b.nodes[y].op == "product" and bool((weight != 0).any()):
+        least = float(weight[weight != 0].abs().min())
+        b.nodes[y] = replace(b.nodes[y], attributes={**b.nodes[y].attributes, "least_factor": min(1.0, least)})
+    count = prod(b.shape(x)[axis] for axis in axes)
+    return claim(b, f"{name}.normalised", y, sqrt(count), entries=count, eps=eps, centred=centred)
+
+
+def claim(b: Builder, name: str, y: str, limit: float, *, entries: int, eps: float = 0.0, centred: bool = False) -> str:
+    """Add a clamp to [-limit, limit] that states a fact about normalised numbers. The model itself has no clamp there.
+
+    Over the real numbers it changes no value; the attributes tell the rounding analysis how far float32 may exceed it.
+    """
+    y = scalar_functions.clamp(b, name, y, -limit, limit)
+    settings = {**b.nodes[y].attributes, "claimed": entries, "eps": eps, "centred": centred}
+    b.nodes[y] = replace(b.nodes[y], attributes=settings)
+    return y
 
 
 def layer_norm(
@@ -57,7 +83,7 @@ def group_norm(
     if groups < 1 or shape[0] % groups:
         raise ModelError(f"group_norm (node {name!r}) gets {shape[0]} channels for {groups} groups")
     parted = b.reshape(f"{name}.groups", x, (groups, shape[0] // groups * prod(shape[1:])))
-    y = b.reshape(f"{name}.channels", normalise(b, name, parted, [1], eps), shape)
+    y = b.reshape(f"{name}.channels", normalise(b, name, parted, [1], eps, weight=weight), shape)
 
     def column(value: Tensor | None) -> OptionalWeight:
         return None if value is None else value.reshape(-1, *(1,) * (len(shape) - 1))

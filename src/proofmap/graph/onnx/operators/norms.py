@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
@@ -72,7 +73,8 @@ def divide_by_norm(b: Builder, name: str, x: str, axes: list[int], norm: str) ->
     sizes = b.add_node(f"{name}.sizes", "abs" if norm == "L1" else "square", [x])
     total = b.reduce(f"{name}.total", sizes, axes, keepdim=True, mean=False)
     inverse = b.add_node(f"{name}.inverse", "reciprocal" if norm == "L1" else "rsqrt", [total])
-    return scalar_functions.clamp(b, name, scalar_functions.mul(b, f"{name}.product", x, inverse), -1.0, 1.0)
+    count = prod(b.shape(x)[axis] for axis in axes)
+    return normalisation.claim(b, name, scalar_functions.mul(b, f"{name}.product", x, inverse), 1.0, entries=count)
 
 
 def _local_response(b: Builder, call: Call, x: str) -> str:
