@@ -30,6 +30,7 @@ SHORT: dict[str, tuple[str, ...]] = {
     "gpu": ("--rows", "mnist", "--images-mnist", "20", "--repeats", "1"),
     "ground_truth": ("--out", "{out}/ground-truth", "--trials", "xor", "pattern", "--methods", "saliency", "eva"),
     "hybrid": ("--networks", "efficientnet-lite0", "--samples", "1", "--groups", "3"),
+    "kinds": ("--only", "dense network", "one logit", "regression"),
     "large": ("--bounds", "ibp", "--eps", "1e-5"),
     "proofs": ("inputs", "--out", "{out}/proofs", "--images", "1", "--eps", "0.05", "--seconds", "3"),
     "rigorous": ("--images", "1", "--repeat", "1", "--networks", "mnist_mlp", "--methods", "ibp", "backward"),

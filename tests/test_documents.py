@@ -35,6 +35,7 @@ SLOW = {
     "dossier.md",
     "radius.md",
     "read.md",
+    "train.md",
     "tutorial.md",
 }  # pages that take more than a few seconds
 
