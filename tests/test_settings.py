@@ -20,7 +20,15 @@ from proofmap.explainers import baselines
 from proofmap.settings import check_settings, choice, count
 
 MODEL = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
-NEEDED: dict[str, Any] = {"model": MODEL, "ball": pm.Ball(0.1), "radius": 0.1, "split": "0", "bounds": None, "n": 2}
+NEEDED: dict[str, Any] = {
+    "model": MODEL,
+    "ball": pm.Ball(0.1),
+    "radius": 0.1,
+    "split": "0",
+    "bounds": None,
+    "n": 2,
+    "function": torch.zeros_like,
+}
 # parameters whose value a metric checks as its baseline, and internal parameters
 LATER = {metrics.Uniform, explain.Explanation}
 

@@ -97,6 +97,7 @@ CHOICES: dict[str, Callable[[], nn.Module]] = {
     "sqrt": lambda: between(lambda: Apply(torch.sqrt), 0.3, 2.0),
     "rsqrt": lambda: between(lambda: Apply(torch.rsqrt), 0.3, 2.0),
     "reciprocal": lambda: between(lambda: Apply(torch.reciprocal), 0.3, 2.0),
+    "round": lambda: between(lambda: Apply(torch.round), 4.0),
     "product": lambda: nn.Sequential(
         Join(torch.mul, nn.Linear(4, 8), nn.Linear(4, 8)), Join(torch.mul, nn.Linear(8, 3), nn.Linear(8, 3))
     ),

@@ -263,10 +263,10 @@ def test_it_is_read_in_one_sitting() -> None:
     code, ends = lines_of_code(source), [*begins.values(), source.count("\n") + 1]
     sizes = [sum(begin < line <= end for line in code) for begin, end in pairwise(ends)]
     arithmetic, network, *reading, question, proof, certificate = sizes[:8]
-    assert 400 < arithmetic + network + question + proof + certificate <= 600
+    assert 400 < arithmetic + network + question + proof + certificate <= 640  # with sigmoid and tanh
     assert 400 < sum(reading) <= 600
     assert 300 < sum(sizes[8:]) <= 440
-    assert len(code) <= 1640
+    assert len(code) <= 1700
 
 
 def test_without_numpy_one_sentence_says_what_to_install() -> None:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cycler import cycler
-from matplotlib import rc_context
+from matplotlib import cycler, rc_context
 
 from proofmap.errors import InputError
 from proofmap.plots.figure_look import LINE_COLOURS
