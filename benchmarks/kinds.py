@@ -1,4 +1,4 @@
-"""What works for which kind of model: each kind is tried, and the table of docs/wider.md states the outcome.
+"""A table of kinds of models and of the calls that work for them, made by trying each call for docs/wider.md.
 
 python benchmarks/kinds.py [--only NAME ...] [--write]
 
