@@ -46,7 +46,7 @@ def test_a_notice_in_the_wheel_covers_everything_that_is_not_code(wheel: Path) -
     others = [Path(name) for name in held if Path(name).suffix in {".safetensors", ".npz", ".txt"}]
     packaged = [path for path in others if path.parts[1] in {"data", "zoo"}]
     assert len(licences) == 3
-    assert len(packaged) == 5
+    assert len(packaged) == 7
     for path in packaged:
         notice = next(name for name in licences if name.endswith(f"{path.parent}/NOTICE.md"))
         assert path.name in held[notice].decode()

@@ -29,6 +29,14 @@ def clamp(b: Builder, name: str, x: str, low: float = -inf, high: float = inf) -
     return x if (low, high) == (-inf, inf) else b.add_node(name, "clamp", [x], low=float(low), high=float(high))
 
 
+def root_of_squares(b: Builder, name: str, total: str) -> str:
+    """Add the root of a sum of squares.
+
+    The sum is at least 0, also in float32. Bounds that cover its rounding may be below 0, so a ReLU states the fact.
+    """
+    return b.add_node(name, "sqrt", [clamp(b, f"{name}.positive", total, low=0.0)])
+
+
 def leaky_relu(b: Builder, name: str, x: str, slope: Tensor) -> str:
     """Add a leaky ReLU. slope: the slope below zero, one number or one for each channel (PReLU)."""
     if torch.broadcast_shapes(b.shape(x), tuple(slope.shape)) != b.shape(x):

@@ -17,12 +17,12 @@ Reduction = Callable[..., str]  # (builder, name, x, axes, keepdim=)
 _MAX_FACTORS = 64  # largest number of factors of ReduceProd
 
 
-def _compose(op: str, over: Reduction, then: str | None = None) -> Reduction:
-    """Return the reduction then(over(op(x))); `then` may be None."""
+def _compose(op: str, over: Reduction, root: bool = False) -> Reduction:
+    """Return the reduction over(op(x)), or the root of it."""
 
     def made(b: Builder, name: str, x: str, axes: Sequence[int], *, keepdim: bool) -> str:
         y = over(b, f"{name}.over", b.add_node(f"{name}.each", op, [x]), axes, keepdim=keepdim)
-        return y if then is None else b.add_node(name, then, [y])
+        return scalar_functions.root_of_squares(b, name, y) if root else y
 
     return made
 
@@ -54,7 +54,7 @@ _sum = partial(Builder.reduce, mean=False)
 _REDUCTIONS: dict[str, Reduction] = {
     **pooling.REDUCTIONS,
     "l1": _compose("abs", _sum),
-    "l2": _compose("square", _sum, "sqrt"),
+    "l2": _compose("square", _sum, root=True),
     "sumsquare": _compose("square", _sum),
     "logsum": _log_sum,
     "logsumexp": log_sum_exp,

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from proofmap.graph.builder import normalisation, pooling, weighted_layers
+from proofmap.graph.builder import normalisation, pooling, scalar_functions, weighted_layers
 from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule, OptionalWeight
 from proofmap.graph.torch.operators.layers import as_first_result
 from proofmap.graph.torch.operators.shapes import axes_of, operators
@@ -80,7 +80,7 @@ def _variance(
 
 
 def _deviation(b: Builder, name: str, x: str, axes: Any = None, **settings: Any) -> str:
-    return b.add_node(name, "sqrt", [_variance(b, f"{name}.variance", x, axes, **settings)])
+    return scalar_functions.root_of_squares(b, name, _variance(b, f"{name}.variance", x, axes, **settings))
 
 
 def _norm(b: Builder, name: str, x: str, order: float = 2, axes: Any = None, keepdim: bool = False, **_: Any) -> str:
@@ -88,7 +88,8 @@ def _norm(b: Builder, name: str, x: str, order: float = 2, axes: Any = None, kee
     over = axes_of(b, name, "norm", x, axes)
     if order == 2:
         square = b.add_node(f"{name}.square", "square", [x])
-        return b.add_node(name, "sqrt", [b.reduce(f"{name}.sum", square, over, keepdim=keepdim, mean=False)])
+        total = b.reduce(f"{name}.sum", square, over, keepdim=keepdim, mean=False)
+        return scalar_functions.root_of_squares(b, name, total)
     size = b.add_node(f"{name}.abs", "abs", [x])
     if order == 1:
         return b.reduce(name, size, over, keepdim=keepdim, mean=False)
