@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import BoundError, InputError
@@ -137,3 +137,18 @@ def test_a_flag_must_be_a_boolean(wrong: Any) -> None:
     ):
         with pytest.raises(InputError, match=f"got rigorous={wrong!r}, expected True or False"):
             call()
+
+
+class Ratio(nn.Module):
+    """Divide by a small difference of two sums, which rounding may make 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = x.abs().sum(1, keepdim=True)
+        return x / (total - total * 0.999999 + 1e-9)
+
+
+def test_where_rounding_leaves_a_function_undefined_the_error_names_the_fast_mode() -> None:
+    x = torch.rand(1, 4, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(BoundError, match=r"on one side of 0, .*, or rigorous=False, which does not cover rounding"):
+        pm.overlap(Ratio(), x, pm.Ball(0.0), bounds=pm.bounds.IBP())
+    assert pm.overlap(Ratio(), x, pm.Ball(0.0), bounds=pm.bounds.IBP(), rigorous=False).full.isfinite().all()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
@@ -18,7 +18,7 @@ from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Bounder, Pass
 from proofmap.bounds.state import BoundState
-from proofmap.errors import BoundError
+from proofmap.errors import BoundError, RoomError
 from proofmap.graph.ir import Graph
 from proofmap.graph.rewrite.bilinear import with_entrywise_products
 from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
@@ -93,7 +93,7 @@ def solve_plans(
         for k, plan in enumerate(plans):
             keep = keep_hidden and bool(plan.hidden)
             task = _SolveTask(graph, plan, budget, cases, specification, floor, keep, until)
-            with progress.part(k / len(plans), (k + 1) / len(plans)):
+            with progress.part(k / len(plans), (k + 1) / len(plans)), _advice_on_rounding(rigorous):
                 value, found = _solve(task, sharing)
             best = torch.minimum(best, value)
             hidden |= {name: (hidden.get(name, one) & one).uncrossed() for name, one in found.items()}
@@ -104,6 +104,17 @@ def solve_plans(
                 f"the bounds left the range of {best.dtype}{values}: take a smaller eps, tighter bounds or x.double()"
             )
         return best if sharing == "separate" else torch.minimum(best, best[:, :1]), hidden
+
+
+@contextmanager
+def _advice_on_rounding(rigorous: bool) -> Iterator[None]:
+    """Name the fast mode in errors of rigorous bounds: rounding can widen an interval beyond a function's domain."""
+    try:
+        yield
+    except BoundError as error:
+        if not rigorous or isinstance(error, RoomError):
+            raise
+        raise BoundError(f"{error}, or rigorous=False, which does not cover rounding") from error
 
 
 @dataclass(frozen=True, eq=False)

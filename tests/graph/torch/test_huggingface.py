@@ -51,6 +51,7 @@ class Model:
     x: Tensor = PICTURES
     keyword: str = "pixel_values"
     eps: float = BALL_RADIUS
+    rigorous: bool | None = None
 
     def build(self) -> Any:
         transformers = pytest.importorskip("transformers")
@@ -67,7 +68,8 @@ MODELS = {
         Model("ResNet", "ImageClassification", {**STAGES, "embedding_size": 4, "layer_type": "basic"}),
         Model("RegNet", "ImageClassification", {**STAGES, "embedding_size": 4, "groups_width": 4}),
         Model("ConvNext", "ImageClassification", {**STAGES, "num_stages": 2}),
-        Model("ConvNextV2", "ImageClassification", {**STAGES, "num_stages": 2}),
+        # its GRN layers divide by a mean of norms, which is not proven to be positive if rounding is covered
+        Model("ConvNextV2", "ImageClassification", {**STAGES, "num_stages": 2}, rigorous=False),
         Model(
             "Swin",
             "ImageClassification",
@@ -149,7 +151,7 @@ def test_bounds_of_a_model_hold(case: Model) -> None:
     point = pm.overlap(model, x, pm.Ball(0.0), bounds=pm.bounds.IBP(), rigorous=False)
     assert torch.allclose(point.full, margin, atol=1e-4)
     reached = _attacked(graph, lambda points: model(**{case.keyword: points}).logits, x, case.eps)
-    found = pm.overlap(graph, x, pm.Ball(case.eps), bounds=pm.bounds.CrownIBP())
+    found = pm.overlap(graph, x, pm.Ball(case.eps), bounds=pm.bounds.CrownIBP(), rigorous=case.rigorous)
     assert found.full.isfinite().all()
     assert (reached <= found.full + 1e-5).all()
     assert (reached > found.nominal).all()
