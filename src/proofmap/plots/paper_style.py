@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from matplotlib import cycler, rc_context
+from matplotlib import rc_context
+from matplotlib.rcsetup import cycler
 
 from proofmap.errors import InputError
 from proofmap.plots.figure_look import LINE_COLOURS
