@@ -102,7 +102,7 @@ def try_demo() -> None:
     said = installed("--version")
     expect(said == f"proofmap {version('proofmap')}\n", f"got {said!r}, expected the version that is installed")
     said = installed("demo", "--out", "demo")
-    expect("9 gets no further ahead than" in said, f"the demo says nothing of the 4s:\n{said}")
+    expect("the lead of 9 is proven to be at most" in said, f"the demo says nothing of the 4s:\n{said}")
     page = Path("demo/report.html").read_text(encoding="utf-8")
     expect(page.count("<article") == 9, f"the demo's report shows {page.count('<article')} digits, expected 9")
     expect(len(Explanation.load("demo/digits.proofmap")) == 6, "the demo's file does not hold its 6 digits")
