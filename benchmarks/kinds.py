@@ -3,9 +3,9 @@
 python benchmarks/kinds.py [--only NAME ...] [--write]
 
 Every kind is a small network with random weights. The columns are five calls: a map without proofs (EmpiricalEVA), an
-upper bound by `Backward`, the same with rounding covered, a search by `Exact` with a time limit, and a certificate that
-check.py reads again. A cell has the seconds of its call, or a number that refers to the sentence of the refusal below
-the table. `--write` puts table and sentences between the marks in docs/wider.md.
+upper bound by `Backward`, the same with rounding covered, a search by `Exact` with a time limit, and a certificate of
+EVA, which is written to a file. A cell has the seconds of its call, or the number of the refusal below the table.
+`--write` puts table and sentences between the marks in docs/wider.md.
 """
 
 from __future__ import annotations

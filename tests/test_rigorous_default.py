@@ -152,3 +152,16 @@ def test_where_rounding_leaves_a_function_undefined_the_error_names_the_fast_mod
     with pytest.raises(BoundError, match=r"on one side of 0, .*, or rigorous=False, which does not cover rounding"):
         pm.overlap(Ratio(), x, pm.Ball(0.0), bounds=pm.bounds.IBP())
     assert pm.overlap(Ratio(), x, pm.Ball(0.0), bounds=pm.bounds.IBP(), rigorous=False).full.isfinite().all()
+
+
+class Length(nn.Module):
+    """The length of a vector that may be 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.linalg.vector_norm(x, dim=1, keepdim=True), x[:, :1] + 1], dim=1)
+
+
+def test_the_rounding_of_a_sum_of_squares_leaves_its_root_defined() -> None:
+    over = pm.overlap(Length(), torch.zeros(1, 4), pm.Ball(0.1), bounds=pm.bounds.IBP())
+    assert over.rigorous
+    assert float(over.full) >= 0.2 - 1.1  # at the corner, the length is 0.2

@@ -62,6 +62,13 @@ def test_what_is_not_proven_for_both_exits_with_1(files: Path, monkeypatch: pyte
     assert [entry["verdicts"] for entry in entries] == [["refuted", "refuted"]] * 2
 
 
+def test_a_limit_of_change_is_about_one_model(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    found = called("verify", "a.onnx", "b.onnx", "x.npy", "--eps", "0.005", "--within", "0.5")
+    assert found.exit_code == 2
+    assert "got --within with two models, expected one" in found.stderr
+
+
 def test_a_second_model_needs_inputs_and_the_same_preparation(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(files)
     found = called("verify", "a.onnx", "b.onnx", "--eps", "0.005")
