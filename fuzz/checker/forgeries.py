@@ -95,7 +95,8 @@ def base(number: int) -> Bundle:
 
 def _with_tree(members: dict[str, bytes], model: Path, x: Array, random: np.random.Generator) -> dict[str, bytes]:
     claim = json.loads(members["claim.json"])
-    question = checker.Question(x, claim["ball"], np.array([0, 1, 0]), 2, claim["target"], claim["rivals"])
+    statement = checker.Decision(claim["target"], claim["rivals"])
+    question = checker.Question(x, claim["ball"], np.array([0, 1, 0]), 2, statement)
     proof = {"intervals": checker.read_array(members["intervals.npy"])}
     split = grown(proof, [0] if opens(proof) else [], random)
     split["roots"] = np.array(claim["rivals"])

@@ -116,9 +116,8 @@ def derived(certificate: Certificate, folder: Path) -> np.ndarray:
         arrays = {name[:-4]: check.read_array(file.read(name)) for name in file.namelist() if name.endswith(".npy")}
     x = np.load(given)
     network = check.read_network(model, x.shape, claim["model"]["prepare"])
-    question = check.Question(
-        x, claim["ball"], arrays["mask"], claim["groups"]["count"], claim["target"], claim["rivals"]
-    )
+    statement = check.Decision(claim["target"], claim["rivals"])
+    question = check.Question(x, claim["ball"], arrays["mask"], claim["groups"]["count"], statement)
     return check.Prover(network, question).derive(arrays)
 
 

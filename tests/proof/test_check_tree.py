@@ -147,9 +147,9 @@ def test_a_rival_without_a_tree_is_bounded_on_the_whole_ball(roots: list[int], t
     more = {"roots": np.array(roots), "slopes": slopes, "multipliers": slopes, "tree": np.full(len(roots), -1)}
     found = checker.Prover(network, question).derive({**proof, **more})
     assert (found == checker.Prover(network, question).derive(proof)).all()
-    other = next(c for c in question.rivals if c not in roots)
-    alone = question_of(question.x.reshape(question.shape).astype(np.float32), question.target, 3)
-    alone.rivals = [other]
+    other = next(c for c in question.statement.rows if c not in roots)
+    alone = question_of(question.x.reshape(question.shape).astype(np.float32), question.statement.target, 3)
+    alone.statement = checker.Decision(question.statement.target, [other])
     assert (found >= checker.Prover(network, alone).derive(proof)).all()
 
 

@@ -346,7 +346,7 @@ class Explainer(ABC):
             model_hash=hash_graph(model),
             input_hash=digest.result(),
             seconds=time.perf_counter() - started,
-            made_from=(traced, ball),
+            made_from=(model, ball),
         )
 
     def _with_joined_inputs(
