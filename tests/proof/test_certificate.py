@@ -310,8 +310,12 @@ def test_what_no_certificate_speaks_of_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"got the name x.zip, expected one that ends in .proof"):
         e.certificate().save(tmp_path / "x.zip")
     double = pm.EVA(small().double(), pm.Ball(0.1), progress=False).explain(inputs().double())
-    with pytest.raises(InputError, match=r"got a network in torch.float64, expected float32"):
+    with pytest.raises(
+        InputError, match=r"got a network in torch.float64, expected float32.* by \.float\(\), and explain"
+    ):
         double.certificate()
+    single = pm.EVA(small().double().float(), pm.Ball(0.1), progress=False).explain(inputs().double().float())
+    assert single.certificate(progress=False).content
 
 
 def test_a_network_that_float32_may_overflow_in_is_undecided() -> None:

@@ -1396,7 +1396,8 @@ class OutputLimit(NamedTuple):
             return f"{low}{far} <= {number(most, decimal.ROUND_CEILING)}"
         if self.direction == "up":
             low = "" if least is None else f"{self.at(least, decimal.ROUND_FLOOR)} <= "
-            return f"{low}largest value of {self.name} on {where} <= {self.at(most, decimal.ROUND_CEILING)}"
+            name = self.name if self.reduce == "maximum" else f"largest value of {self.name}"
+            return f"{low}{name} on {where} <= {self.at(most, decimal.ROUND_CEILING)}"
         high = "" if least is None else f" <= {self.at(-least, decimal.ROUND_CEILING)}"
         return f"{self.at(-most, decimal.ROUND_FLOOR)} <= smallest value of {self.name} on {where}{high}"
 
