@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from onnx import helper
 from torch import nn
 
 import proofmap as pm
@@ -18,7 +19,7 @@ from proofmap.graph.onnx import as_onnx
 from proofmap.proof import check as checker
 from proofmap.verify.objectives import Label, Output
 from tests.bounds.exact import exact_maximum
-from tests.proof.making import Array, mlp_file, npy, output_members, write
+from tests.proof.making import BALL, Array, mlp_file, npy, onnx_file, output_members, write
 
 X = np.array([0.3, 0.9, 0.0, 0.5], np.float32)
 MASK = np.array([0, 1, 1, 2])
@@ -267,3 +268,18 @@ def test_a_softmax_at_the_end_has_advice_that_works() -> None:
     assert without.certificate(progress=False).proven
     decision = pm.EVA(whole, pm.Ball(1e-4), progress=False).explain(x)
     assert decision.certificate(progress=False).proven == bool(decision.proven)
+
+
+def test_a_change_counts_how_far_the_centre_is_from_the_value_at_the_input(tmp_path: Path) -> None:
+    """The value is 0 at the input and goes up to 1, which is 0.5 from the centre 0.5 and 1 from the value."""
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    model = onnx_file(tmp_path / "net.onnx", [1, 1], nodes, {})
+    x = np.zeros(1, np.float32)
+    (tmp_path / "x.npy").write_bytes(npy(x))
+    fields = {"kind": "output", "entries": [0], "reduce": None, "direction": "both", "centre": "0.5"}
+    ball = {**BALL, "eps": "1", "domain": None, "half": "+"}
+    members = output_members(model, x, np.array([0]), fields, ball)
+    claim = checker.read_claim(write(tmp_path / "a.proof", members), model, tmp_path / "x.npy")
+    assert claim.upper(0) == pytest.approx(0.5, abs=1e-6)
+    assert claim.changes[0] == pytest.approx(1.0, abs=1e-6)
+    assert claim.changes[0] >= 1

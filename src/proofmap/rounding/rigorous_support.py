@@ -10,7 +10,6 @@ from proofmap.graph.ops import OPERATIONS
 from proofmap.rounding.magnitudes import MAGNITUDES
 from proofmap.rules import RULES, Linear
 from proofmap.rules.discontinuous import DiscontinuousFunction
-from proofmap.rules.rounding_steps import Round
 from proofmap.rules.scalar_lines import Scalar
 
 if TYPE_CHECKING:
@@ -50,8 +49,6 @@ def _has_error_bound(node: Node) -> bool:
 
 def _jumps(node: Node) -> bool:
     rule = RULES.get(node.op)
-    if isinstance(rule, Round):
-        return True
     return isinstance(rule, DiscontinuousFunction) and OPERATIONS[node.op].steep(node) and rule.jumps(node)
 
 
