@@ -1761,7 +1761,7 @@ BREAKS = [
     ),
     Break(
         "cli/commands/verify_decisions.py",
-        "**asked, rigorous=rigorous)",
+        "**asked, rigorous=covered)",
         "**asked, rigorous=False)",
         "tests/cli/test_rigorous.py",
     ),

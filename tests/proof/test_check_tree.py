@@ -149,8 +149,8 @@ def test_a_rival_without_a_tree_is_bounded_on_the_whole_ball(roots: list[int], t
     found = checker.Prover(network, question).derive({**proof, **more})
     assert (found == checker.Prover(network, question).derive(proof)).all()
     other = next(c for c in question.statement.rows if c not in roots)
-    alone = question_of(question.x.reshape(question.shape).astype(np.float32), question.statement.target, 3)
-    alone.statement = checker.Decision(question.statement.target, [other])
+    alone = question_of(question.x.reshape(question.shape).astype(np.float32), 0, 3)
+    alone.statement = checker.Decision(0, [other])
     assert (found >= checker.Prover(network, alone).derive(proof)).all()
 
 

@@ -179,6 +179,7 @@ def test_a_threshold_follows_from_the_file(tmp_path: Path) -> None:
         held = {"w": np.eye(4, dtype=np.float32), "r": np.array([1, 2, 2])}
         network = checker.read_network(onnx_file(tmp_path / "m.onnx", [1, 4], nodes, held), (4,))
         label = checker.read_statement({"version": 5, "statement": dict(LABEL)}, network)
+        assert isinstance(label, checker.LabelState)
         assert label.centre == threshold
         assert label.name == "output (1, 0)"
 

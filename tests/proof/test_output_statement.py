@@ -172,9 +172,11 @@ def test_a_limit_of_the_reals_alone_is_named_as_such(folder: Path) -> None:
 # --- certificates of explanations ---
 
 
-def small() -> nn.Module:
+def small() -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+    layers = nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
+    layers.eval()
+    return layers
 
 
 OBJECTIVES: dict[str, Output | Label] = {
@@ -238,8 +240,8 @@ def test_one_output_of_one_is_certified_without_classes(tmp_path: Path) -> None:
 def test_outputs_of_any_unit_have_certificates_as_strong_as_their_explanations(size: float, tmp_path: Path) -> None:
     model = small()
     with torch.no_grad():
-        model[-1].weight *= size
-        model[-1].bias *= size
+        for values in model[-1].parameters():
+            values *= size
     found = pm.EVA(model, pm.Ball(0.1), objective=Output(1, "both"), progress=False).explain(torch.rand(1, 4))
     made = found.certificate(progress=False)
     assert made.shortfall is None

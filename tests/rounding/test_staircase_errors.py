@@ -28,7 +28,8 @@ class Stairs(nn.Module):
         self.first, self.second = nn.Linear(INPUTS, STAIRS), nn.Linear(STAIRS, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.second(torch.round(self.first(x)))
+        found: Tensor = self.second(torch.round(self.first(x)))
+        return found
 
 
 def at_ties(seed: int) -> tuple[Graph, Tensor, Node]:
@@ -51,6 +52,7 @@ def in_every_order(graph: Graph, x: Tensor, layer: Node, seed: int) -> Tensor:
     assert layer.weight is not None
     assert layer.bias is not None
     assert second.weight is not None
+    assert second.bias is not None
     terms = np.concatenate([(layer.weight * x).numpy(), layer.bias[:, None].numpy()], 1)
     found = []
     for _ in range(40):

@@ -1298,7 +1298,8 @@ class OutputLimit(NamedTuple):
     @classmethod
     def read(cls, fields: dict[str, Any], network: Network) -> OutputLimit:
         """The statement from its fields."""
-        statement = cls(*_fields(fields, "entries reduce direction centre"), network.nodes[-1].shape)
+        entries, reduce, direction, centre = _fields(fields, "entries reduce direction centre")
+        statement = cls(entries, reduce, direction, centre, network.nodes[-1].shape)
         require(network.decision_margin == 0, "a Softmax at the end is taken off, so its outputs have no bounds")
         return statement
 
@@ -1326,8 +1327,8 @@ class OutputLimit(NamedTuple):
         known = known and self.reduce in ([None] if len(each) == 1 else ["mean", "maximum"])
         known = known and (self.reduce != "maximum" or self.direction == "up")
         require(known, "it bounds outputs in no known way")
-        good = isinstance(self.centre, str) and NUMBER.fullmatch(self.centre) and abs(self.middle) <= LARGEST
-        require(good, "the centre is no number, or too large")
+        known = isinstance(self.centre, str) and NUMBER.fullmatch(self.centre) is not None
+        require(known and abs(self.middle) <= LARGEST, "the centre is no number, or too large")
 
     def forms(self, rows: Array, _: Value) -> Forms:
         """The forms of some rows: ± the sum of all entries, or one entry."""
