@@ -14,8 +14,8 @@ from onnx import helper
 from proofmap.proof import check as checker
 from tests.proof.dossiers import small_dossier
 from tests.proof.making import BALL, members_of, mlp_file, npy, onnx_file, output_members, write
+from tests.proof.test_forged import X, rejected
 
-X = np.array([0.3, 0.9, 0.0, 0.5], np.float32)
 MASK = np.array([0, 1, 1, 2])
 STATED: dict[str, Any] = {"kind": "output", "entries": [1], "reduce": None, "direction": "up", "centre": "0.25"}
 REGION = {**STATED, "entries": [0, 1], "reduce": "maximum"}
@@ -32,12 +32,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def answer(folder: Path, members: dict[str, bytes]) -> checker.Claim:
     return checker.read_claim(write(folder / "a.proof", members), folder / "net.onnx", folder / "x.npy")
-
-
-def rejected(folder: Path, members: dict[str, bytes]) -> str:
-    with pytest.raises(checker.Rejected) as caught:
-        answer(folder, members)
-    return str(caught.value)
 
 
 def changed(members: dict[str, bytes], **fields: Any) -> dict[str, bytes]:

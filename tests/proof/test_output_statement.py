@@ -241,7 +241,7 @@ def test_outputs_of_any_unit_have_certificates_as_strong_as_their_explanations(s
     model = small()
     with torch.no_grad():
         for values in model[-1].parameters():
-            values *= size
+            values.mul_(size)
     found = pm.EVA(model, pm.Ball(0.1), objective=Output(1, "both"), progress=False).explain(torch.rand(1, 4))
     made = found.certificate(progress=False)
     assert made.shortfall is None

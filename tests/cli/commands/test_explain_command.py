@@ -116,12 +116,12 @@ def test_an_output_has_a_certificate(tmp_path: Path) -> None:
     np.save(tmp_path / "digit.npy", digits(1)[0].numpy())
     net = write_linear(tmp_path / "net.onnx", (1, 28, 28))
     words = ("explain", net, tmp_path / "digit.npy", "--eps", "0.01", *GRID, "--out", tmp_path / "maps")
-    record = answer(*words, "--output", "3", "--certificate", tmp_path / "x.proof")["inputs"][0]
+    record = answer(*words, "--output", "2", "--certificate", tmp_path / "x.proof")["inputs"][0]
     made = record["certificate"]
     checked = called("check", made["file"], made["model"], made["input"])
     assert checked.exit_code == 0
-    assert checked.stdout.startswith("Proven: output 3 is between ")
-    assert made["full"] == pytest.approx(record["overlap_upper_proven"], rel=1e-2)
+    assert checked.stdout.startswith("Proven: output 2 is between ")
+    assert made["full"] == pytest.approx(record["change_upper_proven"], rel=1e-2)
 
 
 def test_one_certificate_is_of_one_input(tmp_path: Path) -> None:
