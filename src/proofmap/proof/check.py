@@ -2046,7 +2046,7 @@ class Claim(SimpleNamespace):
                 self.question.hold(self.points)
                 reached = Prover(self.network, self.question, self.points, bool(kind)).overlaps()
                 require((least <= reached).all(), f"a lower end is not reached {which} at its point")
-        self.changes = [*self.derive_changes()]
+        self.changes: list[float] = [*self.derive_changes()]
         return self
 
     def derive_changes(self) -> Iterator[float]:
