@@ -18,7 +18,7 @@ from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Bounder, Pass
 from proofmap.bounds.state import BoundState
-from proofmap.errors import BoundError, RoomError
+from proofmap.errors import BoundError, RoomError, RoundingError
 from proofmap.graph.ir import Graph
 from proofmap.graph.rewrite.bilinear import with_entrywise_products
 from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
@@ -114,7 +114,7 @@ def _advice_on_rounding(rigorous: bool) -> Iterator[None]:
     except BoundError as error:
         if not rigorous or isinstance(error, RoomError):
             raise
-        raise BoundError(f"{error}, or rigorous=False, which does not cover rounding") from error
+        raise RoundingError(str(error)) from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import wraps
 from html import escape
@@ -36,7 +37,7 @@ from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Inputs, Samples, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.several_inputs import CONSTANT, Balls, GroupsOfInputs, is_several
-from proofmap.rounding.rigorous_support import decide_rigorous
+from proofmap.rounding.rigorous_support import decide_rigorous, or_fast
 from proofmap.runtime.memory import check_memory
 from proofmap.runtime.progress import part
 from proofmap.runtime.progress_bar import ProgressBar
@@ -281,6 +282,18 @@ class Explainer(ABC):
     def _explain(
         self, x: Inputs, target: Target | list[int], groups: GroupsOfInputs, show: bool, batch: int | None = None
     ) -> Explanation:
+        """Explain; by default in the fast mode if rounding errors leave no bound."""
+
+        def work(rigorous: bool | None) -> Explanation:
+            stated = copy(self)
+            object.__setattr__(stated, "rigorous", rigorous)
+            return stated._explain_in_mode(x, target, groups, show, batch)
+
+        return or_fast(self.rigorous, work)
+
+    def _explain_in_mode(
+        self, x: Inputs, target: Target | list[int], groups: GroupsOfInputs, show: bool, batch: int | None
+    ) -> Explanation:
         started = time.perf_counter()
         if is_several(x):
             stated, z, record = self._with_joined_inputs(x, groups)
@@ -349,7 +362,7 @@ class Explainer(ABC):
             model_hash=hash_graph(model),
             input_hash=digest.result(),
             seconds=time.perf_counter() - started,
-            made_from=(traced, ball),
+            made_from=(model, ball),
         )
 
     def _with_joined_inputs(
