@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil
-from typing import TYPE_CHECKING, Any, Literal
+from math import ceil, inf
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from proofmap.bounds import Exact
-from proofmap.errors import BoundError, ProofmapError, first_line
+from proofmap.errors import BoundError, InputError, ProofmapError, first_line
 from proofmap.explainers.baselines import FirstOrder
 from proofmap.explainers.explainer import Explainer, check_model
 from proofmap.explainers.explanation import Explanation
@@ -22,14 +22,17 @@ from proofmap.explainers.methods.empirical import EmpiricalEVA
 from proofmap.explainers.methods.eva import EVA
 from proofmap.explainers.methods.smooth import SmoothEVA
 from proofmap.explainers.objective_gradients import value_and_gradient
+from proofmap.explainers.statements.explained_inputs import with_inputs
 from proofmap.explainers.statements.proven_ranks import ranks, searched, standing
 from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
+from proofmap.graph.joined_inputs import join_inputs, of_one_input
 from proofmap.graph.opaque import opaque_node
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import SampleSource, Target
+from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.ball import Ball
+from proofmap.inputs.several_inputs import Domains, GroupsOfInputs, is_several, join_groups, of_parts
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_number
 from proofmap.text.notebook_html import picture_html
@@ -72,6 +75,15 @@ class Answer:
     map: Explanation
     proof: Explanation | None
     said: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[Answer, ...]:
+        """The answer for each of several inputs, to plot one picture of each; the answer itself for one input."""
+        maps = self.map.inputs
+        if len(maps) == 1 and not self.map.input_roles:
+            return (self,)
+        proofs = (None,) * len(maps) if self.proof is None else self.proof.inputs
+        return tuple(replace(self, map=map_, proof=proof) for map_, proof in zip(maps, proofs, strict=True))
 
     def __repr__(self) -> str:
         return "\n".join(self.said)
@@ -125,11 +137,11 @@ class Answer:
 
 def explain(
     model: Network,
-    x: SampleSource,
+    x: Inputs,
     *,
     target: Target = None,
-    groups: grouping.Groups = None,
-    domain: tuple[float | Tensor, float | Tensor] | Literal["auto"] | None = "auto",
+    groups: GroupsOfInputs = None,
+    domain: Domains = "auto",
     seconds: float = 60.0,
     progress: bool = True,
 ) -> Answer:
@@ -137,12 +149,15 @@ def explain(
 
     Args:
         model: The network.
-        x: The samples.
+        x: The samples; for a model of several inputs a tuple in the order of its arguments, or a dictionary by keyword.
         target: The class to explain, by default the predicted one.
         groups: The variables that get one score together. By default each pixel or column in the map, and 12 x 12
-            cells of an image in the proof.
+            cells of an image in the proof. For several inputs a tuple with an entry for each, None for the default.
         domain: The range (low, high) of the values; None for no limits. By default (0, 1) if all values are within it.
-        seconds: The time for all samples together. A step that has begun is finished, so that it may take longer.
+            For several inputs a tuple with an entry for each: a range, None, "auto", or "fixed" for an input that does
+            not move. Inputs of integers are always fixed.
+        seconds: The time for all samples together. Bounds that do not fit the time are given up at the next layer, so
+            that the answer may take longer by one pass through the network.
         progress: Show progress bars.
 
     Returns:
@@ -155,18 +170,80 @@ def explain(
     begin = time.monotonic()
     check_model(model)
     check_number("got seconds", seconds, "a number above 0", lambda number: number > 0)
-    x = as_samples(x, model).detach()
-    limits, range_sentence = _limits(x, domain)
-    Ball(0.0, domain=limits).at(x)  # raises InputError for values outside the domain
-    traced = as_graph(model, x)
+    asked = _several(model, x, groups, domain) if is_several(x) else _one(model, x, groups, domain)
+    x, range_sentence = asked.x, asked.range_sentence
+    Ball(0.0, domain=asked.domain).at(x)  # raises InputError for values outside the domain
+    traced = as_graph(asked.model, x)
     graph = traced.to(x.device, x.dtype)
     with torch.no_grad():
         aim = target_of(target, logits_of(graph, x))
-    request = _ExplainRequest(traced, graph, x, aim, groups, limits, progress)
+    request = _ExplainRequest(traced, graph, x, aim, asked, progress)
     found, map_sentence = request.map(_MAP_TIME_SHARE * seconds)
     proof, proof_sentence = request.proof(begin + seconds)
     spent = f"This took {time.monotonic() - begin:.1f} of {seconds:g} seconds for {plural(len(x), 'sample')}."
     return Answer(found, proof, (map_sentence, proof_sentence, f"{spent} {range_sentence}"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """The samples of a call of `explain`, with their groups and ranges. Several inputs are joined."""
+
+    model: Network
+    x: Tensor
+    groups: grouping.Groups  # the map scores these
+    cells: grouping.Groups  # the proof scores these
+    domain: tuple[Any, Any] | None
+    width: float | Tensor  # high - low, or the range of the values without limits
+    range_sentence: str
+    record: list[dict[str, Any]] | None = None  # several inputs
+
+
+def _one(model: Network, x: Inputs, groups: Any, domain: Any) -> _Question:
+    """Return the question about one input."""
+    x = as_samples(x, model).detach()
+    _, groups = of_one_input(None, groups)
+    limits, said = _limits(x, domain)
+    cells = _cells(x) if groups is None else groups
+    return _Question(model, x, groups, cells, limits, _width(x, limits), said)
+
+
+def _several(model: Network, x: Inputs, groups: Any, domain: Any) -> _Question:
+    """Return the question about the joined vectors of several inputs."""
+    joined = join_inputs(model, x)
+    if joined.is_one:
+        return _one(joined.model, joined.x, joined.mask(groups, None), domain)
+    if domain is None or isinstance(domain, str):
+        domain = tuple(domain if part.constant is None else None for part in joined.parts)
+    given = iter(of_parts(domain, joined.parts, "domains"))
+    values, ranges, said, widths = iter(joined.values), [], [], []
+    for part in joined.parts:
+        if part.constant is not None:
+            ranges.append("fixed")
+            continue
+        limits, value = next(given), next(values)
+        name, known = part.name, limits
+        if limits == "auto":
+            limits = (0.0, 1.0) if _in_unit_range(value) else None
+            known = "[0, 1], in which all its values are" if limits else "no limits, as some values are outside [0, 1]"
+        elif limits == "fixed":
+            known = "fixed"
+        else:
+            known = "no limits" if limits is None else "the given range"
+        ranges.append(limits)
+        said.append(f"{name!r} {known}")
+        width = torch.as_tensor(0.0 if limits == "fixed" else _width(value, limits), device=value.device)
+        widths.append(width.to(value.dtype).expand(1, *value.shape[1:]).flatten(1))
+    ball = joined.unit_ball(inf, tuple(ranges))
+    moves = [limits != "fixed" for part, limits in zip(joined.parts, ranges, strict=True) if part.constant is None]
+    masks = [
+        join_groups(groups, moves, joined.values, joined.parts, usual)
+        for usual in (lambda _: grouping.pixels(), _cells)
+    ]
+    balls = tuple(None if limits == "fixed" else ball for limits in ranges)
+    sentence_ = f"Ranges of the inputs: {', '.join(said)}; set others with domain=(...), one entry for each input."
+    return _Question(
+        joined.model, joined.x, *masks, ball.domain, torch.cat(widths, dim=1), sentence_, joined.record(balls)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,13 +254,22 @@ class _ExplainRequest:
     graph: Graph  # in the precision of x, on its device
     x: Tensor
     target: Tensor  # (N,)
-    groups: grouping.Groups
-    domain: tuple[Any, Any] | None
+    asked: _Question
     progress: bool
+
+    @property
+    def groups(self) -> grouping.Groups:
+        """The groups of the map."""
+        return self.asked.groups
+
+    @property
+    def domain(self) -> tuple[Any, Any] | None:
+        """The range of the values."""
+        return self.asked.domain
 
     def map(self, seconds: float) -> tuple[Explanation, str]:
         """Return the best map that fits the time, and a sentence with the reason for it."""
-        ball = Ball(_MAP_RADIUS_SHARE * _width(self.x, self.domain), domain=self.domain)
+        ball = Ball(_MAP_RADIUS_SHARE * self.asked.width, domain=self.domain)
         foreign = opaque_node(self.graph)
         if foreign is not None and not foreign[1].gradients:
             return self._sampled(ball, seconds)
@@ -220,7 +306,7 @@ class _ExplainRequest:
         )
 
     def _sampled(self, ball: Ball, seconds: float) -> tuple[Explanation, str]:
-        groups = self._cells
+        groups = self.asked.cells
         members = 1 + int(grouping.mask_of(groups, self.x).max()) + 1
         each = _seconds_of(lambda: self.graph(self.x[:1])) * len(self.x) * members
         samples = max(2, min(_MAX_SAMPLED_POINTS, int(seconds / each)))
@@ -259,24 +345,22 @@ class _ExplainRequest:
         alone = _EXACT_TIME_SHARE * (until - time.monotonic()) / len(self.x)
         method = Exact(seconds=alone) if alone >= _MIN_EXACT_SECONDS else None
         ball = Ball(eps, domain=self.domain)
-        found = self._explained(EVA(self.model, ball, groups=self._cells, bounds=method, progress=self.progress))
+        found = self._explained(EVA(self.model, ball, groups=self.asked.cells, bounds=method, progress=self.progress))
         how = "There was no time for a search: the scores of the proof are differences of upper bounds."
         if method is not None:
             limit = plural(ceil(alone), "second")
             how = f"A search of at most {limit} per sample made the intervals of the scores as narrow as it could."
         return found, f"{_result(found, eps)}. {how}"
 
-    @property
-    def _cells(self) -> grouping.Groups:
-        """The groups of a proof: cells of an image, because the scores of all pixels take long and are hard to read."""
-        shape = self.x.shape[1:]
-        image = len(shape) in (2, 3) and min(shape[-2:]) >= 2 * _PROOF_CELLS
-        if self.groups is not None:
-            return self.groups
-        return grouping.grid(_PROOF_CELLS) if image else grouping.pixels()
-
     def _explained(self, explainer: Explainer) -> Explanation:
-        return explainer.explain(self.x, self.target)
+        return with_inputs(explainer.explain(self.x, self.target), self.asked.record)
+
+
+def _cells(x: Tensor) -> grouping.Groups:
+    """Return the groups of a proof: cells of an image, as the scores of all pixels take long and are hard to read."""
+    shape = x.shape[1:]
+    image = len(shape) in (2, 3) and min(shape[-2:]) >= 2 * _PROOF_CELLS
+    return grouping.grid(_PROOF_CELLS) if image else grouping.pixels()
 
 
 _ESTIMATE = "This map is an estimate of importance, not a proof."
@@ -313,10 +397,16 @@ def _limits(x: Tensor, domain: tuple[Any, Any] | str | None) -> tuple[tuple[Any,
     """Return the range of the values, and a sentence with its source."""
     if domain is None or isinstance(domain, tuple):
         return domain, "The range of the values was given."
-    if bool((x >= 0).all()) and bool((x <= 1).all()):
+    if isinstance(domain, str) and domain != "auto":
+        raise InputError(f"got domain={domain!r}, expected (low, high), None for no limits, or 'auto'")
+    if _in_unit_range(x):
         unit = (0.0, 1.0)
         return unit, "All values are in [0, 1], which is taken as their range; set another with domain=(low, high)."
     return None, "Some values are outside [0, 1], so no range is assumed; set one with domain=(low, high)."
+
+
+def _in_unit_range(x: Tensor) -> bool:
+    return bool((x >= 0).all()) and bool((x <= 1).all())
 
 
 def _is_finite(domain: tuple[Any, Any] | None) -> bool:

@@ -43,9 +43,8 @@ def as_samples(x: Inputs, model: Any) -> Tensor:
     if isinstance(parts, list | tuple) and any(isinstance(part, Tensor | np.ndarray) for part in parts):
         raise InputError(
             f"x is a {type(given).__name__} of {len(parts)} parts, expected one tensor (N, *shape): stack samples with "
-            "torch.stack(x); pm.overlap and explainers such as pm.EVA take several inputs as a tuple or dictionary; "
-            "elsewhere join them with torch.cat([a.flatten(1), b.flatten(1)], 1), and wrap the model in a module that "
-            "splits them again"
+            "torch.stack(x), or give several inputs as a tuple or dictionary (files and runs take one: join them with "
+            "torch.cat([a.flatten(1), b.flatten(1)], 1), and wrap the model in a module that splits them again)"
         )
     if isinstance(given, Dataset):
         raise InputError(

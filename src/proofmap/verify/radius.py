@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,13 +19,15 @@ from proofmap.errors import BoundError, ProofmapError, RoomError
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import logits_of, margins, target_of
 from proofmap.graph.input_tensor import as_samples
+from proofmap.graph.joined_inputs import join_inputs
 from proofmap.graph.opaque import differentiable
 from proofmap.graph.rewrite.probability_head import scores
 from proofmap.graph.torch import eager, uncompiled
-from proofmap.inputs.array_types import SampleSource, Target
+from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import inner_family, round_into_box, round_up
+from proofmap.inputs.several_inputs import Domains, InputPart, is_several, split_tensor
 from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime.memory import budget
 from proofmap.runtime.precision import full_precision
@@ -64,11 +67,17 @@ class Radius:
 
     proven: Tensor  # (N,) all inputs within this radius have the same class
     refuted: Tensor  # (N,) distance of the nearest adversary found, or inf
-    points: Tensor  # (N, *shape) the adversaries, or x itself if none was found
+    points: Tensor  # (N, *shape) the adversaries, or x itself if none was found; joined vectors for several inputs
     rigorous: bool = False  # whether `proven` covers all rounding errors
+    parts: tuple[InputPart, ...] = ()  # several inputs, whose joined vectors the points are
 
     def __len__(self) -> int:
         return len(self.proven)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The points of each input of floats, (N, *shape) in its own shape; the points themselves for one input."""
+        return tuple(split_tensor(self.points, self.parts)) if self.parts else (self.points,)
 
     def __repr__(self) -> str:
         return f"Radius({radius_line(self.proven.tolist(), self.refuted.tolist(), self.rigorous)})"
@@ -79,10 +88,10 @@ class Radius:
 
 def radius(
     model: Network,
-    x: SampleSource,
+    x: Inputs,
     *,
     norm: float = inf,
-    domain: tuple[float | Tensor, float | Tensor] | None = None,
+    domain: Domains = None,
     bounds: Method | None = None,
     target: Target = None,
     steps: int = 16,
@@ -98,10 +107,14 @@ def radius(
     model as it runs. With rigorous, the proof covers all rounding errors. That is the default if they are known (see
     `pm.overlap`), and `Radius.rigorous` tells. Both bounds are 0 if x itself is not classified as the target.
 
+    x may be several inputs, a tuple or a dictionary. Then `domain` has an entry for each: (low, high), None for no
+    limits, or "fixed" for an input that does not move. The others move together: the radius is that of a ball of their
+    joined vectors. `Radius.inputs` has the adversaries of each input.
+
     >>> pm.radius(model, x[:1], domain=(0.0, 1.0), steps=4).refuted
     tensor([0.0603])
     """
-    search = _RadiusSearch.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
+    search = _search(model, x, norm, domain, bounds, target, steps, memory, rigorous)
     differentiable(search.graph, "an attack")
     with _shown(len(search.x), progress), full_precision(search.x.device), torch.no_grad():
         with part(0.0, _ATTACK_WORK_SHARE):
@@ -113,10 +126,10 @@ def radius(
 
 def certified_radius(
     model: Network,
-    x: SampleSource,
+    x: Inputs,
     *,
     norm: float = inf,
-    domain: tuple[float | Tensor, float | Tensor] | None = None,
+    domain: Domains = None,
     bounds: Method | None = None,
     target: Target = None,
     steps: int = 16,
@@ -130,14 +143,36 @@ def certified_radius(
     domain. Then it bisects, with `steps` steps in all. A radius without a finite bound, as for a logarithm that reaches
     0, is not proven. The radius is 0 if x itself is not classified as the target. A larger radius may be provable too,
     since the bounds need not grow with the radius. With rigorous, the proof covers all rounding errors. That is the
-    default if they are known (see `pm.overlap`). `pm.radius` also gives the distance of an adversary.
+    default if they are known (see `pm.overlap`). `pm.radius` also gives the distance of an adversary, and says how
+    several inputs are given.
 
     >>> pm.certified_radius(model, x, domain=(0.0, 1.0))
     tensor([0.0268, 0.0359])
     """
-    search = _RadiusSearch.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
+    search = _search(model, x, norm, domain, bounds, target, steps, memory, rigorous)
     with _shown(len(search.x), progress), full_precision(search.x.device), torch.no_grad():
         return search.result(search.bisect(_RadiusInterval.at(search.x))).proven
+
+
+def _search(
+    model: Network,
+    x: Inputs,
+    norm: float,
+    domain: Domains,
+    bounds: Method | None,
+    target: Target,
+    steps: int,
+    memory: int | None,
+    rigorous: bool | None,
+) -> _RadiusSearch:
+    """Return the search for the radii of one input, or of several, which are joined."""
+    if not is_several(x):
+        limits: Any = domain
+        return _RadiusSearch.of(model, x, Ball(1.0, norm, limits), bounds, target, steps, memory, rigorous)
+    joined = join_inputs(model, x)
+    ball = joined.unit_ball(norm, domain)
+    search = _RadiusSearch.of(joined.model, joined.x, ball, bounds, target, steps, memory, rigorous)
+    return search if joined.is_one else replace(search, parts=joined.parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,12 +283,13 @@ class _RadiusSearch:
     target: Tensor
     how: OverlapSettings
     steps: int
+    parts: tuple[InputPart, ...] = ()
 
     @classmethod
     def of(
         cls,
         model: Network,
-        x: SampleSource,
+        x: Inputs,
         ball: Ball,
         bounds: Method | None,
         target: Target,
@@ -399,4 +435,4 @@ class _RadiusSearch:
                 f"an adversary is {float(refuted[k]):g} from sample {k}, whose decision was proven to hold up to "
                 f"{float(proven[k]):g}: one of both is wrong, please report the model"
             )
-        return Radius(torch.minimum(proven, refuted), refuted, known.points, self.how.rigorous)
+        return Radius(torch.minimum(proven, refuted), refuted, known.points, self.how.rigorous, self.parts)

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
-from proofmap.errors import InputError, ModelError, UnsupportedError
+from proofmap.errors import InputError, ModelError, UnsupportedError, first_line
 from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.embedding_positions import check_no_positions
 from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.ir import Graph
 from proofmap.graph.joined_inputs import join_inputs
 from proofmap.graph.torch.compiled import eager, uncompiled
-from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, ExportError, export
+from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, ExportError, ModelFailure, export
 from proofmap.graph.torch.low_precision import in_single_precision
 from proofmap.graph.torch.model_agreement import check
 from proofmap.graph.torch.module_call import call_of, one_tensor_in_and_out
@@ -113,6 +113,19 @@ def _accepts(model: nn.Module, x: Tensor) -> bool:
     return True
 
 
+def _failure_in_words(model: nn.Module, x: Tensor, failure: Exception) -> str:
+    """Return a sentence about a model that does not run on inputs like x (1, *shape)."""
+    call = call_of(model)
+    parts = () if call is None else call.parts
+    shape = ", ".join(f"{part.name!r} {('N', *part.shape)}".replace("'N'", "N") for part in parts)
+    what = f"the inputs {shape}" if parts else f"a batch of shape {('N', *x.shape[1:])}".replace("'N'", "N")
+    expected = "these inputs" if parts else "one tensor of that shape"
+    return (
+        f"the model fails on {what} ({type(failure).__name__}: {first_line(failure)}): check that it takes {expected} "
+        "and any number of samples, or wrap it in a module whose forward does"
+    )
+
+
 def _check_layers_and_input(model: nn.Module, x: Tensor) -> None:
     """Raise if the model has quantised layers, or if x holds positions in an embedding table."""
     for name, part in model.named_modules():
@@ -133,8 +146,8 @@ def _read_module(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
     except ExportError as error:
         try:
             model(x)
-        except Exception:  # the model itself fails
-            raise error from error.__cause__
+        except Exception as failure:  # the model itself fails
+            raise ModelFailure(_failure_in_words(model, x, failure), error.reason) from failure
         return run_as_is(model, x, (("output", f"the whole model, which {error.reason}"),), None, None)
     failed: dict[str, fx.Node] = {}
 
@@ -194,10 +207,14 @@ def _mask_entries(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
 
 @contextmanager
 def _restored(model: nn.Module) -> Iterator[None]:
-    """Restore every attribute of every submodule after the block: modes, tensors, and attributes that forward sets."""
+    """Restore every attribute of every submodule after the block: modes, tensors, and attributes that forward sets.
+
+    Hooks too: a forward may register some at its first call, and set an attribute that says so.
+    """
     before = []
     for module in () if isinstance(model, torch.jit.ScriptModule) else model.modules():
-        tables = [getattr(module, name) for name in ("_parameters", "_buffers", "_modules")]
+        hooks = [name for name, value in vars(module).items() if "_hooks" in name and isinstance(value, dict)]
+        tables = [getattr(module, name) for name in ("_parameters", "_buffers", "_modules", *hooks)]
         before.append((module, dict(module.__dict__), [(table, dict(table)) for table in tables]))
     try:
         yield
