@@ -87,9 +87,12 @@ def compare(
     >>> table.values["eva"]["deletion"].shape
     (2,)
     """
-    joined = join_inputs(model, x) if is_several(x) else None
-    if joined is not None:
-        return _compared_inputs(model, joined, methods, metrics, target, ball, groups, seed, progress)
+    if is_several(x):
+        joined = join_inputs(model, x)
+        if not joined.is_one:
+            return _compared_inputs(model, joined, methods, metrics, target, ball, groups, seed, progress)
+        ball, groups = None if ball is None else joined.ball(ball), joined.mask(groups, ball)
+        model, x = joined.model, joined.x
     return _compared(model, as_samples(x, model), methods, metrics, target, *of_one_input(ball, groups), seed, progress)
 
 

@@ -34,12 +34,13 @@ from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.several_inputs import Domains, GroupsOfInputs, is_several, join_groups, of_parts
 from proofmap.runtime.progress_bar import ProgressBar
+from proofmap.runtime.time_limit import time_limit
 from proofmap.settings import check_number
 from proofmap.text.notebook_html import picture_html
 from proofmap.text.verdict import Verdict
 from proofmap.text.verdict_wording import FIRST_WORDS, sentence
 from proofmap.text.wording import around, capitalised, plural, radius, share
-from proofmap.verify.radius import RadiusTrials, radius_until
+from proofmap.verify.radius import LEAST_TRIAL_SECONDS, RadiusTrials, radius_until
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,7 +158,7 @@ def explain(
             For several inputs a tuple with an entry for each: a range, None, "auto", or "fixed" for an input that does
             not move. Inputs of integers are always fixed.
         seconds: The time for all samples together. Bounds that do not fit the time are given up at the next layer, so
-            that the answer may take longer by one pass through the network.
+            that the answer may take longer by one such step. At least a second is spent on a proof.
         progress: Show progress bars.
 
     Returns:
@@ -178,7 +179,7 @@ def explain(
     with torch.no_grad():
         aim = target_of(target, logits_of(graph, x))
     request = _ExplainRequest(traced, graph, x, aim, asked, progress)
-    found, map_sentence = request.map(_MAP_TIME_SHARE * seconds)
+    found, map_sentence = request.map(_MAP_TIME_SHARE * seconds, begin + seconds)
     proof, proof_sentence = request.proof(begin + seconds)
     spent = f"This took {time.monotonic() - begin:.1f} of {seconds:g} seconds for {plural(len(x), 'sample')}."
     return Answer(found, proof, (map_sentence, proof_sentence, f"{spent} {range_sentence}"))
@@ -267,24 +268,30 @@ class _ExplainRequest:
         """The range of the values."""
         return self.asked.domain
 
-    def map(self, seconds: float) -> tuple[Explanation, str]:
-        """Return the best map that fits the time, and a sentence with the reason for it."""
+    def map(self, seconds: float, until: float) -> tuple[Explanation, str]:
+        """Return the best map that fits the time, and a sentence with the reason for it.
+
+        until: a time of `time.monotonic`. A map that is not ready then is replaced by one gradient per sample.
+        """
         ball = Ball(_MAP_RADIUS_SHARE * self.asked.width, domain=self.domain)
         foreign = opaque_node(self.graph)
         if foreign is not None and not foreign[1].gradients:
             return self._sampled(ball, seconds)
+        try:
+            with time_limit(until):
+                return self._mean_map(ball, seconds)
+        except TimeoutError:
+            return self._one_gradient(ball)
+
+    def _mean_map(self, ball: Ball, seconds: float) -> tuple[Explanation, str]:
+        """Return the map from as many gradients as fit the time."""
         each = _seconds_of(lambda: value_and_gradient(self.graph, self.x[:1], self.target[:1], "class")) * len(self.x)
         blended = min(_BLEND_DRAWS, 2 * int((seconds / each - _BLEND_ATTACK_GRADIENTS) / 4))
         if blended >= _MIN_BLEND_DRAWS and _is_finite(self.domain):
             return self._blend(blended)
         draws = min(_SMOOTH_DRAWS, 2 * int(seconds / each / 2))
         if draws < _MIN_SMOOTH_DRAWS:
-            found = self._explained(FirstOrder(self.model, ball, groups=self.groups, progress=self.progress))
-            return found, (
-                "Map: FirstOrder, from one gradient per sample. It shows which groups change the output most, to first "
-                f"order at the input. The time does not allow the {_MIN_SMOOTH_DRAWS} gradients that a mean needs. "
-                f"{_ESTIMATE}"
-            )
+            return self._one_gradient(ball)
         made = SmoothEVA(self.model, ball, groups=self.groups, samples=draws, progress=self.progress)
         found = self._explained(made)
         fit = "" if draws == _SMOOTH_DRAWS else f" (usually {_SMOOTH_DRAWS}; the time allows no more)"
@@ -293,6 +300,14 @@ class _ExplainRequest:
         return found, (
             f"Map: SmoothEVA, the mean of {draws} gradients{fit} over a large ball, {around(found.settings)}. It shows "
             f"which groups carry the evidence for the class. {_ESTIMATE}{ties}"
+        )
+
+    def _one_gradient(self, ball: Ball) -> tuple[Explanation, str]:
+        found = self._explained(FirstOrder(self.model, ball, groups=self.groups, progress=self.progress))
+        return found, (
+            "Map: FirstOrder, from one gradient per sample. It shows which groups change the output most, to first "
+            f"order at the input. The time does not allow the {_MIN_SMOOTH_DRAWS} gradients that a mean needs. "
+            f"{_ESTIMATE}"
         )
 
     def _blend(self, draws: int) -> tuple[Explanation, str]:
@@ -323,7 +338,8 @@ class _ExplainRequest:
         if foreign is not None:
             return (
                 None,
-                f"{_NOT_PROVEN}: {foreign[1].missing_in_words()} has no rule, so that the network cannot be bounded.",
+                f"{_NOT_PROVEN}: {foreign[1].missing_in_words()} {'have' if len(foreign[1].missing) > 1 else 'has'} no "
+                "rule, so that the network cannot be bounded.",
             )
         hidden = sum(node.size for node in self.graph.nodes[1:])
         run = _seconds_of(lambda: self.graph(self.x[:1]))
@@ -331,6 +347,8 @@ class _ExplainRequest:
             return None, f"{_NOT_PROVEN}: bounds of {hidden} hidden values per sample do not fit the time."
         try:
             return self._proven(until)
+        except TimeoutError:
+            return None, f"{_NOT_PROVEN}: bounds of the decision did not fit the time."
         except BoundError as error:
             return None, f"{_NOT_PROVEN}: {first_line(error)}"
 
@@ -345,7 +363,13 @@ class _ExplainRequest:
         alone = _EXACT_TIME_SHARE * (until - time.monotonic()) / len(self.x)
         method = Exact(seconds=alone) if alone >= _MIN_EXACT_SECONDS else None
         ball = Ball(eps, domain=self.domain)
-        found = self._explained(EVA(self.model, ball, groups=self.asked.cells, bounds=method, progress=self.progress))
+        explainer = EVA(self.model, ball, groups=self.asked.cells, bounds=method, progress=self.progress)
+        try:
+            with time_limit(max(until, time.monotonic() + LEAST_TRIAL_SECONDS)):
+                found = self._explained(explainer)
+        except TimeoutError:  # the radii are proven all the same
+            said = _proven_radii(eps, f"ε = {radius(float(eps[0]))} in L∞", tried.rigorous)
+            return None, f"{said}. The scores of the proof did not fit the time: give more seconds."
         how = "There was no time for a search: the scores of the proof are differences of upper bounds."
         if method is not None:
             limit = plural(ceil(alone), "second")
@@ -383,12 +407,17 @@ def _no_radius(tried: RadiusTrials) -> str:
 
 def _result(e: Explanation, eps: Tensor) -> str:
     """Return the result of a proof: the verdict on one sample, or the proven samples and their smallest radius."""
-    proven, rigorous = Verdict("decision", "proven"), e.overlap.rigorous
-    if len(e) == 1:
-        said = sentence(proven, f"the ball ({around(e.settings)})", rigorous=rigorous)
-        most = ranks(e, 0).sentence if searched(e) else ""
-        return capitalised(said) + (f"; {most}" if most else "")
-    many, least = share(int((eps > 0).sum()), len(e), "sample"), radius(float(eps[eps > 0].min()))
+    said = _proven_radii(eps, around(e.settings), e.overlap.rigorous)
+    most = ranks(e, 0).sentence if len(e) == 1 and searched(e) else ""
+    return said + (f"; {most}" if most else "")
+
+
+def _proven_radii(eps: Tensor, ball: str, rigorous: bool) -> str:
+    """Return the sentence about proven radii (N,); `ball` describes the ball of a single sample."""
+    proven = Verdict("decision", "proven")
+    if len(eps) == 1:
+        return capitalised(sentence(proven, f"the ball ({ball})", rigorous=rigorous))
+    many, least = share(int((eps > 0).sum()), len(eps), "sample"), radius(float(eps[eps > 0].min()))
     said = sentence(proven, "the sample's ball", rigorous=rigorous)
     return f"{capitalised(said)}, for {many}; each has its own radius, {least} or more"
 

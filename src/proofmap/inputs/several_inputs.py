@@ -75,7 +75,8 @@ def of_parts(given: Any, parts: Sequence[InputPart], what: str) -> list[Any]:
         got = f"{len(given)} {what}" if isinstance(given, tuple | list) else f"one of the {what}"
         names = ", ".join(repr(part.name) for part in parts)
         raise InputError(
-            f"got {got} for {len(parts)} inputs ({names}), expected a tuple with one entry for each, {_ABSENT[what]}"
+            f"got {got} for {len(parts)} input{'s' * (len(parts) > 1)} ({names}), expected a tuple with one entry for "
+            f"each, {_ABSENT[what]}"
         )
     for entry, part in zip(given, parts, strict=True):
         if part.constant is not None and entry is not None and not _is_fixed(entry):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +22,7 @@ from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.joined_inputs import join_inputs
 from proofmap.graph.opaque import differentiable
 from proofmap.graph.rewrite.probability_head import scores
-from proofmap.graph.torch import eager, uncompiled
+from proofmap.graph.torch import logits_module
 from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
@@ -33,6 +33,7 @@ from proofmap.runtime.memory import budget
 from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part, report
 from proofmap.runtime.progress_bar import ProgressBar
+from proofmap.runtime.time_limit import time_limit
 from proofmap.settings import check_count, check_flag
 from proofmap.text.radius_table import radius_html, radius_line
 from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
@@ -48,6 +49,7 @@ _LINEAR_RIVALS = 5  # the linearised radius uses this many rivals with the highe
 _STEP_FACTOR = 4.0  # ratio of two trials, while only a proven or only an unproven radius is known
 _LEAST_RADIUS = 1e-8  # smaller radii are not tried
 _CLOSE_RATIO = 1.02  # ratio of an unproven to a proven radius at which the search ends
+LEAST_TRIAL_SECONDS = 1.0  # time that the first trial gets in any case, as do the scores of a proven radius
 _MOST_TRIALS = 32  # trials after which the search ends in any case
 _CONTRADICTION = 1e-4  # relative: a radius proven this far beyond an adversary contradicts it
 
@@ -182,6 +184,7 @@ class RadiusTrials:
     proven: Tensor
     count: int
     smallest: float
+    rigorous: bool  # whether the proofs cover all rounding errors
 
 
 def radius_until(
@@ -200,7 +203,8 @@ def radius_until(
     geometric mean. The first radius is tried in any case; another one only if it is expected to fit.
 
     end: while no radius is proven, the search goes on after `until`. Another trial, and scores that take as long, must
-    then fit before `end`.
+    then fit before `end`. A trial that is not decided by then is given up between two pieces of its work. Raises
+    TimeoutError if no radius is proven by then.
     """
     search = _RadiusSearch.of(model, x, Ball(1.0, inf, domain), None, target, _MOST_TRIALS, None)
     proven = torch.zeros_like(x.flatten(1)[:, 0])
@@ -212,7 +216,13 @@ def radius_until(
     with full_precision(x.device), torch.no_grad():
         while len(rows) and count < _MOST_TRIALS:
             begin = time.monotonic()
-            holds, _ = search._decided(replace(search.ball, eps=trial).at(x).pick(rows), rows)
+            try:
+                with time_limit(max(end, begin + LEAST_TRIAL_SECONDS)):
+                    holds, _ = search._decided(replace(search.ball, eps=trial).at(x).pick(rows), rows)
+            except TimeoutError:
+                if not bool((proven > 0).any()):
+                    raise
+                break
             count, smallest = count + 1, min(smallest, float(trial[rows].min()))
             proven[rows] = torch.where(holds, trial[rows], proven[rows])
             edge[rows] = torch.where(holds, edge[rows], trial[rows])
@@ -226,7 +236,7 @@ def radius_until(
             latest = until if bool((proven > 0).any()) else max(until, end - took)
             if now + took > latest:
                 break
-    return RadiusTrials(proven, count, smallest)
+    return RadiusTrials(proven, count, smallest, search.how.rigorous)
 
 
 def _multiplies(graph: Graph) -> bool:
@@ -309,7 +319,7 @@ class _RadiusSearch:
         )
         with full_precision(x.device), torch.no_grad():
             aim = target_of(target, logits_of(graph, x))
-        return cls(model if isinstance(model, Graph) else eager(model), graph, x, ball, aim, how, steps)
+        return cls(model, graph, x, ball, aim, how, steps)
 
     @cached_property
     def whole(self) -> Family:
@@ -414,13 +424,19 @@ class _RadiusSearch:
             points=known.points.index_put((which,), stored[nearer].to(known.points.dtype)),
         )
 
+    @cached_property
+    def outputs(self) -> Callable[[Tensor], Tensor]:
+        """The outputs (N, d) of the model as it runs."""
+        assert not isinstance(self.model, Graph)
+        return logits_module(self.model, self.x)
+
     def is_adversarial(self, points: Tensor, rows: Tensor) -> Tensor:
         """Return whether another class is ahead at points (n, *shape), in float64 and in the model as it runs."""
         target, stored = self.target[rows], points.to(self.x.dtype)
-        with uncompiled():
+        if isinstance(self.model, Graph):
             outputs = self.model(stored).flatten(1)
-        if not isinstance(self.model, Graph):
-            outputs = scores(outputs, self.graph.taken_off)
+        else:
+            outputs = scores(self.outputs(stored), self.graph.taken_off).to(points.device)
         return (margins(self.precise(points).flatten(1), target) > 0) & (margins(outputs, target) > 0)
 
     def result(self, known: _RadiusInterval) -> Radius:

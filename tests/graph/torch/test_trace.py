@@ -428,3 +428,23 @@ def test_hooks_of_the_first_call_are_taken_back() -> None:
     graph = trace(model, x)
     assert not any(layer._forward_hooks for layer in model.layers)
     assert torch.allclose(graph(x), model(x), atol=1e-6)
+
+
+class Constant(nn.Module):
+    """Adds an attention of constants, as a decoder has for its first tokens."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.last, self.rows, self.dropout = nn.Linear(4, 3), nn.Parameter(torch.rand(1, 5, 3)), dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed = nn.functional.scaled_dot_product_attention(self.rows, self.rows, self.rows, dropout_p=self.dropout)
+        logits: Tensor = self.last(x) + mixed[:, 0]
+        return logits
+
+
+def test_an_attention_of_constants_is_one_unless_it_draws() -> None:
+    model, x = Constant(0.0).eval(), torch.rand(2, 4)
+    assert torch.allclose(trace(model, x)(x), model(x), atol=1e-6)
+    with pytest.raises(ModelError, match="draws random numbers|another output each time"):
+        trace(Constant(0.5).eval(), x)

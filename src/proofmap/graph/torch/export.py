@@ -75,7 +75,7 @@ class ExportError(ModelError):
         )
 
 
-class ModelFailure(ExportError):
+class FailingModelError(ExportError):
     """The error for a model that does not run on the inputs itself."""
 
     def __init__(self, said: str, reason: str) -> None:
