@@ -13,7 +13,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.errors import InputError
-from proofmap.explainers.baselines import Baseline
+from proofmap.explainers.baselines import LIME, Baseline
 from proofmap.explainers.factory import BASELINES
 from tests.explainers.test_several_inputs import BALLS, CELLS, IMAGES, JOINED, ROWS, TOKENS, Network, Wrapped
 
@@ -122,7 +122,7 @@ def test_baselines(name: str) -> None:
 
 
 def test_groups_of_baselines() -> None:
-    found = BASELINES["lime"](Network(), groups=(CELLS, torch.tensor([0, 0]))).attribute(BOTH)  # type: ignore[arg-type]
+    found = LIME(Network(), groups=(CELLS, torch.tensor([0, 0]))).attribute(BOTH)
     assert torch.equal(found[0][:, 0, 0], found[0][:, 0, 1])
     assert torch.equal(found[1][:, 0], found[1][:, 1])
 
@@ -185,6 +185,18 @@ def test_two_models() -> None:
     assert float(found.largest_difference.max()) < 1e-12
     alone = pm.overlap(Network(), BOTH, (BALLS[0], None))
     assert torch.allclose(found.first.full, alone.full)
+
+
+def test_sufficient_sets() -> None:
+    """A reason has a part for each input: its free and kept groups, and points in its own shape."""
+    found = pm.Sufficient(Network(), (BALLS[0], pm.Ball(0.5)), groups=(CELLS, None)).explain(BOTH)
+    assert found.reason is not None
+    parts = [part.reason for part in found.inputs]
+    assert torch.equal(torch.cat([part.free for part in parts if part is not None], 1), found.reason.free)
+    for part, shape in zip(parts, ((1, 3, 3), (2,)), strict=True):
+        assert part is not None
+        assert tuple(part.points.shape[1:]) == shape
+        assert len(part.points) == int(part.necessary.sum())
 
 
 # --- refusals, whose advice works ---

@@ -32,7 +32,7 @@ from proofmap.graph.opaque import opaque_node
 from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.ball import Ball
-from proofmap.inputs.several_inputs import Domains, GroupsOfInputs, is_several, join_groups, of_parts
+from proofmap.inputs.several_inputs import FIXED, Domains, GroupsOfInputs, is_several, join_groups, of_parts
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.runtime.time_limit import time_limit
 from proofmap.settings import check_number
@@ -215,36 +215,42 @@ def _several(model: Network, x: Inputs, groups: Any, domain: Any) -> _Question:
         return _one(joined.model, joined.x, joined.mask(groups, None), domain)
     if domain is None or isinstance(domain, str):
         domain = tuple(domain if part.constant is None else None for part in joined.parts)
-    given = iter(of_parts(domain, joined.parts, "domains"))
-    values, ranges, said, widths = iter(joined.values), [], [], []
-    for part in joined.parts:
-        if part.constant is not None:
-            ranges.append("fixed")
-            continue
-        limits, value = next(given), next(values)
-        name, known = part.name, limits
-        if limits == "auto":
-            limits = (0.0, 1.0) if _in_unit_range(value) else None
-            known = "[0, 1], in which all its values are" if limits else "no limits, as some values are outside [0, 1]"
-        elif limits == "fixed":
-            known = "fixed"
-        else:
-            known = "no limits" if limits is None else "the given range"
-        ranges.append(limits)
-        said.append(f"{name!r} {known}")
-        width = torch.as_tensor(0.0 if limits == "fixed" else _width(value, limits), device=value.device)
+    floats = [part for part in joined.parts if part.constant is None]
+    given = of_parts(domain, joined.parts, "domains")
+    ranges, widths, said = [], [], []
+    for part, limits, value in zip(floats, given, joined.values, strict=True):
+        fixed = isinstance(limits, str) and limits == FIXED
+        known, words = (limits, FIXED) if fixed else _known_limits(value, limits)
+        width = torch.as_tensor(0.0 if fixed else _width(value, known), device=value.device)
+        ranges.append(known)
         widths.append(width.to(value.dtype).expand(1, *value.shape[1:]).flatten(1))
-    ball = joined.unit_ball(inf, tuple(ranges))
-    moves = [limits != "fixed" for part, limits in zip(joined.parts, ranges, strict=True) if part.constant is None]
-    masks = [
-        join_groups(groups, moves, joined.values, joined.parts, usual)
-        for usual in (lambda _: grouping.pixels(), _cells)
-    ]
-    balls = tuple(None if limits == "fixed" else ball for limits in ranges)
-    sentence_ = f"Ranges of the inputs: {', '.join(said)}; set others with domain=(...), one entry for each input."
+        said.append(f"{part.name!r} {words}")
+    moves = [not isinstance(known, str) for known in ranges]
+    each = iter(ranges)
+    ball = joined.unit_ball(inf, tuple(next(each) if part.constant is None else None for part in joined.parts))
+    each_moves = iter(moves)
+    balls = tuple(ball if part.constant is None and next(each_moves) else None for part in joined.parts)
     return _Question(
-        joined.model, joined.x, *masks, ball.domain, torch.cat(widths, dim=1), sentence_, joined.record(balls)
+        joined.model,
+        joined.x,
+        join_groups(groups, moves, joined.values, joined.parts),
+        join_groups(groups, moves, joined.values, joined.parts, _cells),
+        ball.domain,
+        torch.cat(widths, dim=1),
+        f"Ranges of the inputs: {', '.join(said)}; set others with domain=(...), one entry for each input.",
+        joined.record(balls),
     )
+
+
+def _known_limits(x: Tensor, limits: Any) -> tuple[Any, str]:
+    """Return the range of one of several inputs, and words for it."""
+    if not isinstance(limits, str):
+        return limits, "no limits" if limits is None else "the given range"
+    if limits != "auto":
+        raise InputError(f"got the domain {limits!r} of an input, expected (low, high), None, 'auto', or 'fixed'")
+    if _in_unit_range(x):
+        return (0.0, 1.0), "[0, 1], in which all its values are"
+    return None, "no limits, as some values are outside [0, 1]"
 
 
 @dataclass(frozen=True, eq=False)

@@ -207,7 +207,8 @@ class NormMlpClassifierHead(nn.Module):
 
     def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         x = self.drop(self.pre_logits(self.flatten(self.norm(self.global_pool(x)))))
-        return x if pre_logits else self.fc(x)
+        y: Tensor = x if pre_logits else self.fc(x)
+        return y
 
 
 class ConvNeXt(nn.Module):
