@@ -157,3 +157,6 @@ def test_a_model_of_one_input_refuses_several_with_advice() -> None:
             call(dict(zip("ab", pair, strict=True)))
     with pytest.raises(InputError, match=r"x is a list of 2 parts, expected one tensor.*several inputs as a tuple"):
         pm.explain(MODEL, list(pair))  # type: ignore[arg-type]
+    stored: Any = pm.explainers.as_attributor(torch.zeros(2, 8))
+    with pytest.raises(InputError, match=r"x is a tuple of 2 parts.*this call takes one input, so join them"):
+        stored.attribute(pair)

@@ -158,7 +158,8 @@ def explain(
             For several inputs a tuple with an entry for each: a range, None, "auto", or "fixed" for an input that does
             not move. Inputs of integers are always fixed.
         seconds: The time for all samples together. Bounds that do not fit the time are given up at the next layer, so
-            that the answer may take longer by one such step. At least a second is spent on a proof.
+            that the answer may take longer by one such step. At least a second is spent on a proof. Reading the model
+            is not limited.
         progress: Show progress bars.
 
     Returns:

@@ -141,7 +141,9 @@ def compare_models(
         target: the class c, one for all samples or one for each; by default the class that the first network predicts.
         memory: the bytes that the computation may use, by default half of the free memory.
         rigorous: True: decisions and differences cover all rounding errors of float32, as in `overlap`. The intervals
-            of the differences become wider, because corresponding nodes of both networks are then not related. None:
+            of the differences become wider, because corresponding nodes of both networks are then not related: the
+            network of the differences is never run in float32, so that the rounding errors of a node of both networks
+            would have to be added to its counterpart there, for which there is no rule yet. None:
             decisions as `overlap` decides by default; differences are those of the networks over the reals.
 
     If a final softmax or sigmoid is removed from a network, the differences are those of its logits. Differences are

@@ -249,7 +249,8 @@ class SqueezeExcite(nn.Module):
         x_se = x.mean((2, 3), keepdim=True)
         if self.add_maxpool:
             x_se = 0.5 * x_se + 0.5 * x.amax((2, 3), keepdim=True)
-        return x * self.gate(self.conv_expand(self.act1(self.conv_reduce(x_se))))
+        y: Tensor = x * self.gate(self.conv_expand(self.act1(self.conv_reduce(x_se))))
+        return y
 
 
 class Conv2dSame(nn.Conv2d):
