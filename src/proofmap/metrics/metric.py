@@ -216,5 +216,6 @@ def radius_of(metric: type[Metric[Any]], ball: Ball) -> float:
 def ends_of(ball: Ball, values: tuple[float, float]) -> tuple[float, float]:
     """Return the smallest and the largest value of inputs."""
     low, high = values if ball.domain is None else ball.domain
-    least, most = float(torch.as_tensor(low).amin()), float(torch.as_tensor(high).amax())
+    least = float(torch.as_tensor(low, dtype=torch.float64).amin())
+    most = float(torch.as_tensor(high, dtype=torch.float64).amax())
     return least if isfinite(least) else values[0], most if isfinite(most) else values[1]
