@@ -121,7 +121,10 @@ def test_a_tensor_keeps_its_precision() -> None:
         (np.zeros((2, 8), np.uint8), r"x is an array of uint8, expected floats.*x.astype\('float32'\)"),
         (np.array([["a"]]), "x is an array of <U1, expected floats"),
         ([[0.0] * 8], "x is list, expected a float32 or float64 tensor, or a numpy array of floats"),
-        ([torch.zeros(2, 8), torch.zeros(2, 8)], r"x is a list of 2 parts, expected one tensor.*several inputs as a tuple"),
+        (
+            [torch.zeros(2, 8), torch.zeros(2, 8)],
+            r"x is a list of 2 parts, expected one tensor.*several inputs as a tuple",
+        ),
         (None, "x is NoneType, expected a float32 or float64 tensor"),
     ],
 )
