@@ -89,6 +89,7 @@ CLAIMED_RUN = "tests/claims/test_run_claims.py"
 SWOLLEN = "tests/proof/test_hostile_files.py"
 HULL = "tests/claims/test_enclosing_box.py"
 SEVERAL = "tests/explainers/test_several_inputs.py"
+JOINED_CALLS, MODULES_READ = "tests/graph/test_joined_inputs.py", "tests/graph/torch/test_trace.py"
 ONNX_INPUTS = "tests/graph/onnx/test_single_input.py"
 MODULE_CALL = "tests/graph/torch/test_module_call.py"
 WRITTEN = "tests/graph/onnx/test_write.py"
@@ -2475,6 +2476,34 @@ BREAKS = [
     Break("inputs/several_inputs.py", "tuple(start + column for column", "tuple(column for column", SEVERAL),
     Break("inputs/several_inputs.py", "append(mask.flatten(1) + first)", "append(mask.flatten(1))", SEVERAL),
     Break("inputs/several_inputs.py", "(value, value) if pinned else", "(-free, free) if pinned else", SEVERAL),
+    Break(
+        "inputs/several_inputs.py", "iter(None if _is_fixed(entry) else", "iter(None if not entry else", JOINED_CALLS
+    ),
+    Break("inputs/several_inputs.py", "eps=1.0, norm=norm)", "eps=1.0)", JOINED_CALLS),
+    Break(
+        "graph/torch/trace.py",
+        '"_modules", *hooks)',
+        '"_modules")',
+        f"{MODULES_READ}::test_hooks_of_the_first_call_are_taken_back",
+    ),
+    Break(
+        "graph/torch/read.py",
+        "return bool(args[place] if place < len(args) else kwargs.get(switch, default))",
+        "return True",
+        f"{MODULES_READ}::test_an_attention_of_constants_is_one_unless_it_draws",
+    ),
+    Break(
+        "bounds/engine.py",
+        "        check_time()\n        with layers",
+        "        with layers",
+        "tests/explainers/test_auto.py::test_bounds_that_do_not_end_are_given_up",
+    ),
+    Break(
+        "verify/radius.py",
+        "outputs = scores(self.outputs(stored), self.graph.taken_off)",
+        "outputs = scores(-self.outputs(stored), self.graph.taken_off)",
+        "tests/verify/test_radius_of_any_model.py",
+    ),
     Break("inputs/several_inputs.py", 'if len(moving) > 1 and set(norms) != {"inf"}:', "if False:", SEVERAL),
     Break("graph/torch/module_call.py", "else part.constant.to(x.device)", "else (0 * part.constant)", SEVERAL),
     Break("graph/joined_inputs.py", "not torch.equal(part.constant, known.constant)", "False", SEVERAL),

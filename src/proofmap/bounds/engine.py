@@ -27,7 +27,7 @@ from proofmap.rules import Interval
 from proofmap.runtime import progress
 from proofmap.runtime.memory import bytes_needed, keep_freed, run_in_chunks, run_rows
 from proofmap.runtime.precision import full_precision, plain_sums
-from proofmap.runtime.time_limit import time_limit
+from proofmap.runtime.time_limit import check_time, time_limit
 
 Sharing = Literal["shared", "one-pass", "separate"]
 
@@ -261,13 +261,15 @@ def bound_nodes(
 ) -> tuple[BoundState, dict[Pass, Bounder]]:
     """Bound all nodes from the input to the output. Returns the state and the bounder of each pass.
 
-    until: a time of `time.monotonic`. Hidden nodes that are not tightened by then keep their intervals.
+    until: a time of `time.monotonic`. Hidden nodes that are not tightened by then keep their intervals. TimeoutError
+    ends the walk between two nodes if a `time_limit` of the caller is over.
     """
     state = BoundState(
         graph, cases, budget, for_members=for_members, arithmetic=plan.interval_hidden, rigorous=plan.rigorous
     )
     bounders = {one: one.begin(state) for one in plan.passes}
     for node in graph.nodes:
+        check_time()
         with layers.at(node.name):
             if node_facts.is_nonlinear(node):
                 with suppress(TimeoutError), time_limit(until):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,26 @@ def test_dynamic_quantisation_is_named(plain: Path, tmp_path: Path) -> None:
     ):
         pm.overlap(graph, x, BALL)
     pm.EmpiricalEVA(graph, BALL, samples=2, groups=pm.groups.grid(2)).explain(x)  # needs no rules
+
+
+def test_dynamic_quantisation_over_a_batch_is_named(tmp_path: Path) -> None:
+    """Its scales depend on all samples of a batch, so that the file is no function of one sample."""
+    network = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
+    axes = {"x": {0: "n"}, "y": {0: "n"}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            network,
+            (torch.rand(2, 4),),
+            tmp_path / "plain.onnx",
+            dynamo=False,
+            input_names=["x"],
+            output_names=["y"],
+            dynamic_axes=axes,
+        )
+    quantization.quantize_dynamic(tmp_path / "plain.onnx", tmp_path / "dynamic.onnx")
+    with pytest.raises(pm.ModelError, match=r"differently alone and beside others.*dynamic quantisation.*statically"):
+        pm.load(tmp_path / "dynamic.onnx")
 
 
 def single(
