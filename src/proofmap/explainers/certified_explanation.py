@@ -13,14 +13,16 @@ from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.statements.proven_ranks import searched
 from proofmap.proof.certificate import Certificate
 from proofmap.proof.make_certificate import CertificateSubject, Certified, ModelFile, certify, splits
-from proofmap.proof.never_weaker import Explained
+from proofmap.proof.never_weaker import Explained, ExplainedSet
 from proofmap.proof.output_statement import OutputStatement, ends_in_sigmoid, model_graph
-from proofmap.proof.proof_tree import growth_for
+from proofmap.proof.proof_tree import Growth, growth_for
+from proofmap.proof.sufficient_statement import SufficientStatement
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.verify.objectives import Label, Output, objective_graph, read_objective
 from proofmap.verify.overlap import Overlap
 
 _OUTPUT_GAP = 0.005  # share of the largest change of an output: the gap at which trees stop
+_LEAVES_OF_SETS = 4096  # parts of a ball; the free groups of a sufficient set leave little room, so that trees are large
 _LEAST_OUTPUT_GAP = 1e-9  # in the output's unit; an output that cannot change has no gap
 
 
@@ -57,13 +59,20 @@ def certificate(
         subject = replace(subject, graph=model_graph(graph), output=stated)
     else:
         subject = replace(subject, graph=objective_graph(graph, objective))
+    if e.reason is not None:
+        within = e.settings.get("within")
+        subject = replace(subject, reason=SufficientStatement.of_reason(e.reason, within))
+        bound, limit = (float(each[0]) for each in (e.reason.bound, e.reason.limit))
+        explained = ExplainedSet(bound, float(overlap.nominal), rigorous, limit)
     growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(subject.graph))
+    if growth is not None and e.reason is not None:
+        growth = Growth(_LEAVES_OF_SETS if leaves is None else leaves, seconds)
     if growth is not None and subject.output is not None:  # outputs have units of their own
         growth = replace(growth, gap=max(_OUTPUT_GAP * (explained.full - explained.nominal), _LEAST_OUTPUT_GAP))
     compared: Explained | None = explained
     if isinstance(objective, Label) and ends_in_sigmoid(subject.graph):
         compared = None  # the explanation bounds the input of the sigmoid, and the certificate the probability
-    points = None if overlap.points is None else overlap.points[0]
+    points = None if overlap.points is None or e.reason is not None else overlap.points[0]
     with ProgressBar(1, "certificate", show=progress, unit="certificate") as bar, bar.work():
         made = certify(subject, points, growth, Certified.of(subject.graph, file), compared)
     if made.shortfall is not None:
@@ -87,10 +96,10 @@ def _certified_overlap(e: Explanation, half: str | None) -> tuple[Overlap, int |
 
 def check_certifiable(e: Explanation) -> None:
     """Raise InputError for an explanation without a certificate."""
-    if e.guarantee != "certified" or e.method not in ("EVA", "TargetedEVA"):
+    if e.guarantee != "certified" or e.method not in ("EVA", "TargetedEVA", "Sufficient"):
         raise InputError(
-            f"got an explanation by {e.method}, expected one by pm.EVA or pm.TargetedEVA: certificates are about their "
-            "overlaps"
+            f"got an explanation by {e.method}, expected one by pm.EVA, pm.TargetedEVA or pm.Sufficient: certificates "
+            "are about their overlaps, or about sufficient sets"
         )
     objective = e.settings.get("objective", "margin")
     if isinstance(objective, str) and objective != "margin":

@@ -31,7 +31,10 @@ _ENDING = ".proof"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Certificate:
-    """Proven: AO(B) <= full and AO(B_u) <= frozen[u] for every group u, and lower bounds if points are known."""
+    """Proven: AO(B) <= full and AO(B_u) <= frozen[u] for every group u, and lower bounds if points are known.
+
+    For a sufficient set, B is the part of the ball in which the free groups alone move, and it has no other members.
+    """
 
     claim: Mapping[str, Any]  # claim.json
     arrays: Mapping[str, Array]  # file name -> array
@@ -127,10 +130,20 @@ class Certificate:
         parts = f", {self.leaves} parts" if self.leaves else ""
         ordered = len(self.order())
         pairs = f", over the reals the order of {ordered} pairs of groups" if ordered else ""
-        says = self._says("the ball" if half is None else f"the half δ {'>=' if half == '+' else '<='} 0")
+        says = "" if isinstance(self.statement, check.SufficientSet) else self._says("the ball" if half is None else f"the half δ {'>=' if half == '+' else '<='} 0")
         members = f" and AO(B_u) of {groups} groups" if groups else ""
+        if isinstance(self.statement, check.SufficientSet):
+            line = f"{self._sets(self.statement)}; AO on the free groups {side}{parts}"
+            return line if self.exported is None else f"{line}. {self.exported}"
         line = f"AO(B) {side}{members}{parts}{pairs}; {says}, over the reals and in float32"
         return line if self.exported is None else f"{line}. {self.exported}"
+
+    def _sets(self, stated: check.SufficientSet) -> str:
+        """Return the counts of the groups in words."""
+        kept = self.claim["groups"]["count"] - len(stated.free)
+        arithmetic = "over the reals and in float32" if self.proven else "over the reals only"
+        held = f"{len(stated.free)} groups are proven to be free, {arithmetic}"
+        return f"{held}; {kept} groups are kept: {len(stated.necessary)} necessary, {kept - len(stated.necessary)} undecided"
 
     def _says(self, where: str) -> str:
         """Return the statement on the ball in words."""
@@ -140,6 +153,7 @@ class Certificate:
         if isinstance(stated, check.Decision):
             held = f"classified as {stated.rivals[0]}" if len(stated.rivals) == 1 else "classified otherwise"
             return f"no input of {where} is {held}"
+        assert isinstance(stated, check.OutputLimit)
         return f"{stated.name} is {stated.limits(self.full)} on {where}"
 
     @property

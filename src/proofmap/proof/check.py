@@ -2,10 +2,11 @@
 
 A certificate claims, for an input x, a ball B and its members B_u (group u frozen), that max_c' f_c' - f_c <= t at
 every x + δ: for the network f over the reals and as float32 runs it, and for the reals alone. It may claim the same of
-other forms of the outputs, such as one output alone. Every number is derived anew from the model's file. A claim is
-accepted where the derived number is no larger. docs/certificate.md says why that is sound. Nothing rounds unseen: sums
-of terms of both signs have so few bits that every partial sum is exact, in any order; sums of non-negative terms, and
-the few additions left, are rounded up. In arrays, the entries of a node are rows; points and forms are columns.
+other forms of the outputs, such as one output alone, or of the inputs that move some groups alone. Every number is
+derived anew from the model's file. A claim is accepted where the derived number is no larger. docs/certificate.md says
+why that is sound. Nothing rounds unseen: sums of terms of both signs have so few bits that every partial sum is exact,
+in any order; sums of non-negative terms, and the few additions left, are rounded up. In arrays, the entries of a node
+are rows; points and forms are columns.
 
 The parts of this file, each under a line of its own:
 
@@ -1133,9 +1134,12 @@ class Question(SimpleNamespace):
 
     `sides` holds how far each variable may move down and up, as fractions. `lower` and `upper` hold the same as signed
     float64 numbers, rounded outward. `members` (1 + groups, n) is 1 where a variable moves: in B, then in each B_u.
+    With `free` groups, these alone move in B, and there are no other members.
     """
 
-    def __init__(self, x: Array, ball: dict[str, Any], mask: Any, groups: int, statement: Any) -> None:
+    def __init__(
+        self, x: Array, ball: dict[str, Any], mask: Any, groups: int, statement: Any, free: list[int] | None = None
+    ) -> None:
         norm, half, relative, n = ball["norm"], ball["half"], ball["relative"], x.size
         known = norm in ("inf", "1", "2") and half in (None, "+", "-") and isinstance(relative, bool)
         known = known and (norm == "inf" or not (relative or isinstance(ball["eps"], np.ndarray)))
@@ -1150,9 +1154,16 @@ class Question(SimpleNamespace):
         down, up_ = (np.nextafter(side.astype(float), np.inf) * (side > 0).astype(float) for side in self.sides)
         self.lower: Array = -down
         self.upper: Array = up_
-        self.members: Array = np.ones((1 + groups, n))
+        self.members: Array
         if groups:
             require(mask.shape == x.shape and 0 <= mask.min() <= mask.max() < groups, "the groups do not fit the input")
+            require(mask.dtype.kind in "iu", "the groups are no whole numbers")
+        if free is not None:
+            self.groups, self.members = 0, np.isin(mask.reshape(1, -1), free).astype(float)
+            self.lower, self.upper = self.lower * self.members[0], self.upper * self.members[0]
+            return
+        self.members = np.ones((1 + groups, n))
+        if groups:
             self.members[1 + mask.reshape(-1), np.arange(n)] = 0
 
     def exact_sides(self, ball: dict[str, Any], eps: Array) -> tuple[Array, Array]:
@@ -1181,15 +1192,23 @@ class Question(SimpleNamespace):
         return best
 
     def hold(self, points: Array) -> None:
-        """Require that points (1 + G, *shape) lie in B and every B_u. float32 numbers are whole multiples of 2^-149."""
-        unit, flat = 2**149, points.reshape(len(points), -1).astype(np.float64)
+        """Require that points (1 + G, *shape) lie in B and every B_u."""
         require((points.dtype, *points.shape) == (np.float32, 1 + self.groups, *self.shape), "the points do not fit")
+        require(self.inside(points, self.members).all(), "a stored point is not in its ball")
+
+    def inside(self, points: Array, members: Array) -> Array:
+        """Which points (P, *shape) lie in the ball and leave x only where their members (P, n) are 1.
+
+        All numbers are whole: float32 numbers are whole multiples of 2^-149.
+        """
+        unit, flat = 2**149, points.reshape(len(points), len(self.x)).astype(np.float64)
         ends, x = (np.vectorize(int, otypes="O")(v * 2.0**149) for v in (flat, self.x))
         (down, up_), step = (side * unit for side in self.sides), ends - x
-        inside = ((-down <= step) & (step <= up_) & ((self.members > 0) | (step == 0))).all()
-        size = {"inf": 0, "1": abs(step).sum(1).max(), "2": (step**2).sum(1).max()}[self.norm]
-        inside &= size <= (self.eps * unit) ** (2 if self.norm == "2" else 1)
-        require(inside, "a stored point is not in its ball")
+        good = ((-down <= step) & (step <= up_) & ((members > 0) | (step == 0))).all(1)
+        if self.norm == "inf":
+            return good  # type: ignore[no-any-return]
+        size = abs(step).sum(1) if self.norm == "1" else (step**2).sum(1)
+        return good & (size <= (self.eps * unit) ** int(self.norm))  # type: ignore[no-any-return]
 
 
 # Part 7. The statements. A statement names forms of the outputs f: its rows. A certificate claims that on the ball no
@@ -1408,6 +1427,10 @@ class OutputLimit(NamedTuple):
         if claim.changes[0] < math.inf:
             most = number(claim.changes[0], decimal.ROUND_CEILING, 6)
             yield f"change: the {word} the value at the input itself is at most {most} on B"
+        yield from self.listed()
+
+    def listed(self) -> Iterator[str]:
+        """A line with all outputs of a list."""
         if len(self.entries) > 1:
             yield f"outputs, numbered in C order: {' '.join(map(str, self.entries))}"
 
@@ -1456,10 +1479,167 @@ class LabelState(OutputLimit):
         return f"NOT proven: {open_}. {CORRECT}"
 
 
-Statement = Decision | OutputLimit
-STATEMENTS: dict[str, type[OutputLimit]] = {
-    "output": OutputLimit,
-    "label": LabelState,
+class SufficientSet(NamedTuple):
+    """A statement holds where free groups alone move: all other groups, the kept ones, form a sufficient set.
+
+    `about` is that statement, a Decision, or an OutputLimit whose rows stay at most at the `limit`. Every `necessary`
+    group has a point, in the array that `points` names: the point moves this group and free groups alone, and breaks
+    the statement. Groups that are neither free nor necessary are undecided.
+    """
+
+    about: Decision | OutputLimit
+    free: list[int]
+    necessary: list[int]
+    points: str | None
+    limit: str | None
+
+    @classmethod
+    def read(cls, fields: dict[str, Any], network: Network) -> SufficientSet:
+        """The statement from its fields."""
+        about, free, necessary, points, limit = _fields(fields, "about free necessary points limit")
+        known = isinstance(about, dict) and about.get("kind") in ["decision", *ABOUT_OUTPUTS]
+        require(known, "its sufficient set is about nothing that is known")
+        rest, kind = dict(about), about["kind"]
+        del rest["kind"]
+        of_output = kind == "output"
+        good = of_output and isinstance(limit, str) and NUMBER.fullmatch(limit) and 0 < _exact(limit, 1)[0] <= LARGEST
+        require(good or (limit is None and not of_output), "the limit is no positive number, or of no output")
+        if kind == "decision":
+            decision = Decision.read(rest, network)
+            require(not rest and decision.every, "its sufficient set is not about a class and all other classes")
+            return cls(decision, free, necessary, points, limit)
+        return cls(ABOUT_OUTPUTS[kind].read(rest, network), free, necessary, points, limit)
+
+    @property
+    def most(self) -> Fraction:
+        """The statement is broken where a row is above this number, exactly."""
+        return Fraction(0) if self.limit is None else _exact(self.limit, 1)[0]  # type: ignore[no-any-return]
+
+    def ask(self, x: Array, ball: dict[str, Any], mask: Any, count: int) -> Question:
+        """The question of the free groups' ball. Every group is free, necessary or undecided, and free if it rests."""
+        every = [self.free, self.necessary]
+        good = all(isinstance(some, list) and all(type(u) is int and 0 <= u < count for u in some) for some in every)
+        require(good, "the free or necessary groups are no numbers of groups")
+        both = self.free + self.necessary
+        require(len({*both}) == len(both), "a group is there twice, or free and necessary")
+        require(count > 0, "a sufficient set has no groups")
+        question = Question(x, ball, mask, count, self.about, self.free)
+        down, up_ = question.sides
+        moved = {*np.unique(mask.reshape(-1)[(down > 0) | (up_ > 0)]).tolist()}
+        resting = sorted({*range(count)} - moved - {*self.free})
+        require(not resting, f"the kept groups {resting[:5]} cannot move in this ball, so they are free")
+        return question
+
+    def holds(self, most: float) -> bool:
+        """Whether the statement is proven where all rows are at most this."""
+        if self.limit is None:
+            return self.about.holds(most)
+        return math.isfinite(most) and Fraction(most) <= self.most
+
+    def breaks(self, reached: Array, margin: float = 0.0) -> Array:
+        """At which points the largest row, at least `reached`, is above the limit, by more than a margin."""
+        above = [math.isfinite(low) and Fraction(low) > self.most + Fraction(margin) for low in reached.tolist()]
+        return np.array(above, bool)
+
+    def prove_necessary(self, claim: Claim) -> tuple[Array, Array]:
+        """At which points the statement is broken: over the reals, which all are required to be, and in float32."""
+        question, points = claim.question, claim.witnesses
+        right = (len(self.necessary), *question.shape)
+        require(points.dtype == np.float32 and points.shape == right, "the points of necessary groups do not fit")
+        require(np.isfinite(points).all(), "a point of a necessary group is not finite")
+        require(claim.decided(len(claim.ends) - 1), "the free groups are not proven to be free")
+        own = np.array(self.necessary, int)[:, None] == claim.mask.reshape(1, -1)
+        inside = question.inside(points, np.maximum(question.members, own))
+        away = [self.necessary[i] for i in np.flatnonzero(~inside)]
+        where = "is not in the ball, or moves a kept group other than its own"
+        require(not away, f"the point of the necessary group {away[:1]} {where}")
+        reals, runs = (self.reached(claim.network, question, points, exact) for exact in (True, False))
+        shown = self.breaks(reals)
+        open_ = [self.necessary[i] for i in np.flatnonzero(~shown)]
+        require(not open_, f"the point of the necessary group {open_[:1]} is not shown to break the statement")
+        return shown, self.breaks(runs, claim.network.decision_margin)
+
+    @staticmethod
+    def reached(network: Network, question: Question, points: Array, reals: bool) -> Array:
+        """Lower ends of the largest row at points (W, *shape)."""
+        few = max(1, ENTRIES // max(node.count for node in network.nodes))
+        parts = [points[i : i + few] for i in range(0, len(points), few)]
+        each = [Prover(network, question, some, reals).overlaps() for some in parts]
+        return np.concatenate([np.zeros(0), *each])
+
+    def inputs(self, claim: Claim) -> str:
+        """The inputs that are proven, in words."""
+        free, kept = len(self.free), claim.groups - len(self.free)
+        if not kept:
+            return f"{within([claim])},"
+        name = f"{free} free groups" if free > 1 else "free group"
+        return f"{within([claim])}, that differs from it in the {name} only,"
+
+    def words(self) -> tuple[str, str]:
+        """The statement in words, and what is true where it is broken."""
+        about = self.about
+        if isinstance(about, Decision):
+            return f"class {about.target}", "the network decides otherwise"
+        if self.limit is None:
+            low, high = f"below {about.centre}", f"above {about.centre}"
+            said, broken = (low, high) if about.direction == "up" else (high, low)
+            return f"{about.name} is {said}", f"{about.name} is {broken}"
+        way = {"up": "above", "down": "below", "both": "away from"}[about.direction]
+        return tuple(f"{about.name} is {size} than {self.limit} {way} {about.centre}" for size in ("not more", "more"))  # type: ignore[return-value]
+
+    def verdict(self, claim: Claim) -> str:
+        """What a proven claim says: a line about the free groups, and lines about the kept ones."""
+        said, broken = self.words()
+        proven = "Proven" if claim.decided(0) else "Proven over the reals only, NOT in float32"
+        if isinstance(self.about, Decision):
+            inputs = f"no input {self.inputs(claim)} has another class than {self.about.target}"
+            alone = f"this input has {said}"
+        else:
+            inputs, alone = f"{said} for every input {self.inputs(claim)}".rstrip(","), f"{said} at this input"
+        first = f"{proven}: {inputs if self.free else alone}.{' ' + BOTH if claim.decided(0) else ''}"
+        return "\n".join([first, *self.kept_in_words(claim, broken)])
+
+    def kept_in_words(self, claim: Claim, broken: str) -> Iterator[str]:
+        """A line about the necessary groups, and one about those that are undecided."""
+        kept, shown = claim.groups - len(self.free), len(self.necessary)
+        runs = int(claim.necessary[1].sum())
+        if not kept:
+            yield f"All {claim.groups} groups are free: no group has to keep its values."
+            return
+        if not self.free:
+            yield f"No group is free: all {kept} keep their values."
+        if shown:
+            each = "for each, the file has an input of the ball that changes this group and free groups only"
+            where = " and in float32" if runs == shown else f", and in float32 at {runs} of the {shown} inputs"
+            many = f"{shown} of the {kept} kept groups {'is' if shown == 1 else 'are'}"
+            first = f"{many if kept > 1 else 'The only kept group is'} necessary"
+            yield f"{first}: {each}, and {broken} there, over the reals{where}."
+        if kept == shown:
+            where = "" if runs == shown and claim.decided(0) else " over the reals"
+            yield f"None of the kept groups can be freed as well: the set of kept groups is subset-minimal{where}."
+        else:
+            yield f"{kept - shown} kept group{' is' if kept - shown == 1 else 's are'} undecided."
+
+    def range_in_words(self, least: float | None, most: float, _: str) -> str:
+        """The range of the largest row on the ball of the free groups."""
+        return self.about.range_in_words(least, most, "the ball of the free groups")
+
+    def facts(self, claim: Claim) -> Iterator[str]:
+        """Further lines: the kept groups by their numbers."""
+        if isinstance(self.about, Decision):
+            yield from self.about.facts(claim)
+        else:
+            yield from self.about.listed()
+        undecided = sorted({*range(claim.groups)} - {*self.free} - {*self.necessary})
+        for name, groups in (("necessary", sorted(self.necessary)), ("undecided", undecided)):
+            yield f"kept and {name}, groups: {' '.join(map(str, groups)) or 'none'}"
+
+
+Statement = Decision | OutputLimit | SufficientSet
+ABOUT_OUTPUTS: dict[str, type[OutputLimit]] = {"output": OutputLimit, "label": LabelState}
+STATEMENTS: dict[str, type[OutputLimit | SufficientSet]] = {
+    **ABOUT_OUTPUTS,
+    "sufficient": SufficientSet,
 }  # from version 5 on, by their "kind"
 BOTH = "This holds in real and in float32 arithmetic."
 CORRECT = "The claimed bounds are correct."
@@ -2025,14 +2205,20 @@ class Claim(SimpleNamespace):
         count, mask = _fields({"count": 0, "mask": None} if groups is None else groups, "count mask")
         require(type(count) is int, "the number of groups is none")
         stated, members_of_groups = _stated_ball(ball, arrays), arrays.pop(mask, None)
-        question = Question(x, stated, members_of_groups, count, statement)
-        ends, points = _claimed_ends(claims, arrays, count)
+        if isinstance(statement, SufficientSet):
+            question = statement.ask(x, stated, members_of_groups, count)
+        else:
+            question = Question(x, stated, members_of_groups, count, statement)
+        ends, points = _claimed_ends(claims, arrays, question.groups)
+        named = getattr(statement, "points", None)
+        witnesses = np.zeros((0, *x.shape), np.float32) if named is None else np.moveaxis(arrays.pop(named), -1, 0)
         stored = [name for name in ("intervals", "roots", "tree", "slopes", "multipliers") if f"{name}.npy" in arrays]
         proof = {name: arrays.pop(f"{name}.npy") for name in stored}
         require(not arrays, f"the certificate has members that nothing names: {sorted(arrays)[:3]}")
         return cls(
             network=network, question=question, proof=proof, points=points, ends=ends, x=x, mask=members_of_groups,
             file=file, input=about["sha256"], ball=ball, stated=stated, statement=statement, groups=count,
+            witnesses=witnesses,
         )  # fmt: skip
 
     def prove(self) -> Claim:
@@ -2047,6 +2233,8 @@ class Claim(SimpleNamespace):
                 reached = Prover(self.network, self.question, self.points, bool(kind)).overlaps()
                 require((least <= reached).all(), f"a lower end is not reached {which} at its point")
         self.changes: list[float] = [*self.derive_changes()]
+        if isinstance(self.statement, SufficientSet):
+            self.necessary: tuple[Array, Array] = self.statement.prove_necessary(self)
         return self
 
     def derive_changes(self) -> Iterator[float]:
@@ -2072,7 +2260,7 @@ class Claim(SimpleNamespace):
 
     def lighter(self) -> Claim:
         """The claim without what proves it: a dossier has thousands."""
-        vars(self).update(dict.fromkeys(("network", "question", "proof", "points")))
+        vars(self).update(dict.fromkeys(("network", "question", "proof", "points", "witnesses")))
         return self
 
 
@@ -2409,7 +2597,7 @@ def prove_dossier(members: dict[str, bytes], model: str, samples: list[dict[str,
             continue
         with _sentence(f"{one['certificate']}: "):
             claim = Claim.read(members[one["certificate"]], members[model], members[one["input"]]).prove()
-            require(isinstance(claim.statement, Decision), "it is about outputs, and a dossier is about decisions")
+            require(isinstance(claim.statement, Decision), "it is about no decision, and a dossier is about decisions")
             first = inputs.setdefault(claim.input, one["input"])
             require(first == one["input"], f"its input {one['input']} holds the same values as {first}")
             other = claim.decision and one["predicted"] not in (None, claim.statement.target)
@@ -2498,9 +2686,12 @@ def details(claim: Claim) -> Iterator[str]:
     preparation = json.dumps(prepare, sort_keys=True) if prepare else "nothing, it gets the input as it is"
     yield f"before the network: {preparation}"
     yield from claim.statement.facts(claim)
-    yield f"ranking: {ranking(claim)}"
-    yield f"ball B: {json.dumps(claim.ball, sort_keys=True)}"
-    yield f"balls B_u, group u does not move: {claim.groups}"
+    if isinstance(claim.statement, SufficientSet):
+        yield f"ball, of which free groups alone move: {json.dumps(claim.ball, sort_keys=True)}"
+    else:
+        yield f"ranking: {ranking(claim)}"
+        yield f"ball B: {json.dumps(claim.ball, sort_keys=True)}"
+        yield f"balls B_u, group u does not move: {claim.groups}"
     for where, lines in bounds(claim).items():
         yield from (f"{where}: {line}" for line in lines)
 

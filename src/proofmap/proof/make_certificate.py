@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.errors import InputError
+from proofmap.errors import BoundError, InputError
 from proofmap.graph import Graph
 from proofmap.graph.ir import ModelFile
 from proofmap.inputs.ball import Ball
@@ -28,6 +28,7 @@ from proofmap.proof.pairwise_pools import in_maxima
 from proofmap.proof.proof_tree import Growth, Opened, grow
 from proofmap.proof.statement import Array, Asked
 from proofmap.proof.stored_intervals import intervals
+from proofmap.proof.sufficient_statement import SufficientStatement
 from proofmap.rules import Interval
 from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part
@@ -40,6 +41,7 @@ __all__ = ["CertificateSubject", "Certified", "ModelFile", "certify", "splits"]
 _MAX_TREE_UNITS = 4096  # unstable units up to which trees grow by default; memory grows with the square
 _CLAIM_GRID = 2.0**-24  # claims are rounded to multiples with one spare step, for other orders of summation
 _LEAST_GRID_SCALE = 2.0**-16  # smaller outputs may follow from numbers that are not smaller
+_ROUNDING_SHARE = 1.25  # trees grow until this share of the rounding errors of the first bound is left below the limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,8 @@ class CertificateSubject:
     """The question about one sample: the network, x (1, *shape), the ball, the groups (1, *shape) and the class.
 
     rival: the only rival class; None: all other classes. output: the statement about outputs that replaces the class;
-    the outputs of the graph are then those of the model.
+    the outputs of the graph are then those of the model. reason: the sufficient set for which all this is stated; the ball
+    is then the part in which its free groups alone move.
     """
 
     graph: Graph
@@ -58,6 +61,7 @@ class CertificateSubject:
     target: int
     rival: int | None = None
     output: OutputStatement | None = None
+    reason: SufficientStatement | None = None
 
     @property
     def asked(self) -> Asked:
@@ -73,7 +77,12 @@ class CertificateSubject:
     @property
     def family(self) -> Family:
         """The ball and its members."""
-        return self.ball.at(self.x, None if self.mask is None else self.mask.expand_as(self.x))
+        mask = None if self.mask is None else self.mask.expand_as(self.x)
+        family = self.ball.at(self.x, mask)
+        if self.reason is None:
+            return family
+        assert mask is not None
+        return self.reason.ball(family, mask)
 
 
 def splits(graph: Graph) -> bool:
@@ -113,8 +122,10 @@ def _certified(
 ) -> Certificate:
     stated = model.stated
     network = check.read_network(model.data, asked.x.shape, stated["prepare"])
-    statement = _statement(subject, asked, network)
-    question = check.Question(asked.x, asked.given, asked.mask, asked.groups, statement)
+    if subject.reason is not None:
+        asked = _with_sets(subject.reason, asked, network)
+    statement = _statement(asked, network)
+    question = _question(statement, asked)
     _check_same(subject, network, question, model.path)
     with part(0.0, 0.5):
         proof = {"intervals": intervals(network, question)}
@@ -122,15 +133,19 @@ def _certified(
     lower = None if points_in_ball is None else _lower_bounds(network, question, points_in_ball)
     with part(0.5, 0.6, "the whole ball"):
         derived = check.Prover(network, question).derive(proof)
+    if growth is not None and isinstance(statement, check.SufficientSet):
+        growth = _until_proven(statement, derived, growth)
     if growth is not None and _needs_trees(proof["intervals"], derived, growth, explained):
         at_x = _lower_bounds(network, question, asked.x[None])[1]
-        least = np.repeat(at_x, 1 + asked.groups) if lower is None else lower[1]
+        least = np.repeat(at_x, 1 + question.groups) if lower is None else lower[1]
         with part(0.6, 0.9):
-            proof |= _trees(subject, statement, proof["intervals"], least, growth)
+            proof |= _trees(subject, _bounded(statement), proof["intervals"], least, growth)
         with part(0.9, 1.0, "the parts"):
             derived = check.Prover(network, question).derive(proof)
     grid = _grid_of(statement, derived)
     upper = -_round_down(-derived, grid)
+    if isinstance(statement, check.SufficientSet):
+        _check_proven(statement, float(upper[1, 0]))
     lower = None if lower is None else _round_down(lower, grid)
     arrays = {**asked.arrays, **{f"{name}.npy": array for name, array in proof.items()}}
     claim = {
@@ -146,11 +161,54 @@ def _certified(
     return Certificate(claim, arrays, asked.x, network_file, statement, model.path, explained)
 
 
-def _statement(subject: CertificateSubject, asked: Asked, network: check.Network) -> check.Statement:
+def _statement(asked: Asked, network: check.Network) -> check.Statement:
     """Return the checker's statement. A decision of a network with one output is about the logits (0, z)."""
-    if subject.output is not None:
-        return check.read_statement({"version": 5, "statement": dict(subject.output.fields)}, network)
+    if "statement" in asked.stated:
+        return check.read_statement({"version": 5, "statement": dict(asked.stated["statement"])}, network)
     return check.Decision(**asked.stated, classes=check.with_classes(network), margin=network.decision_margin)
+
+
+def _with_sets(reason: SufficientStatement, asked: Asked, network: check.Network) -> Asked:
+    """Return the question about a sufficient set, with the points that the checker accepts."""
+    assert asked.mask is not None
+    stated = asked.stated.get("statement") or {"kind": "decision", **asked.stated}
+    rule = check.with_classes(network)
+    about = {**stated, "classes": rule} if stated["kind"] == "decision" and rule is not None else stated
+    resting = check.Question(asked.x, asked.given, asked.mask, asked.groups, None, []).sides
+    reason = reason.without_resting(asked.mask, resting)
+    first = replace(asked, stated={"statement": reason.fields(about)})
+    statement = _statement(first, network)
+    assert isinstance(statement, check.SufficientSet)
+    reason = reason.proven_points(network, _question(statement, first), statement, asked.mask)
+    return replace(asked, stated={"statement": reason.fields(about)}, arrays={**asked.arrays, **reason.arrays})
+
+
+def _question(statement: check.Statement, asked: Asked) -> check.Question:
+    if isinstance(statement, check.SufficientSet):
+        return statement.ask(asked.x, dict(asked.given), asked.mask, asked.groups)
+    return check.Question(asked.x, dict(asked.given), asked.mask, asked.groups, statement)
+
+
+def _bounded(statement: check.Statement) -> check.Decision | check.OutputLimit:
+    """Return the statement whose rows are bounded."""
+    return statement.about if isinstance(statement, check.SufficientSet) else statement
+
+
+def _until_proven(statement: check.SufficientSet, derived: Array, growth: Growth) -> Growth | None:
+    """Return limits of trees that stop when the free groups are proven in float32; None if no tree is needed."""
+    rounding = float(derived[0, 0] - derived[1, 0])
+    spare = 4 * _grid_of(statement, derived)
+    if statement.holds(float(derived[0, 0]) + spare):
+        return None
+    return replace(growth, enough=float(statement.most) - _ROUNDING_SHARE * rounding - spare)
+
+
+def _check_proven(statement: check.SufficientSet, bound: float) -> None:
+    if not statement.holds(bound):
+        raise BoundError(
+            f"the certificate does not prove the free groups: its bound is {bound:.4g}, expected at most "
+            f"{float(statement.most):.4g}: allow more parts of the ball with certificate(leaves=..., seconds=...)"
+        )
 
 
 def _rule_of_classes(statement: check.Statement) -> dict[str, str]:
@@ -194,7 +252,7 @@ def _round_points(subject: CertificateSubject, points: Tensor) -> Array:
 
 
 def _trees(
-    subject: CertificateSubject, statement: check.Statement, stored: Array, reached: Array, growth: Growth
+    subject: CertificateSubject, statement: check.Decision | check.OutputLimit, stored: Array, reached: Array, growth: Growth
 ) -> dict[str, Array]:
     """Grow trees on the stored intervals (2, units) of the graph's ReLUs, in the same order.
 
@@ -256,9 +314,10 @@ def _claims(
 
 def _grid_of(statement: check.Statement, derived: Array) -> float:
     """Return the grid of the claims. Outputs may have any unit: their grid follows their size."""
-    if isinstance(statement, check.Decision):
+    bounded = _bounded(statement)
+    if isinstance(bounded, check.Decision):
         return _CLAIM_GRID
-    size = abs(float(statement.middle)) + float(np.abs(derived).max())
+    size = abs(float(bounded.middle)) + float(np.abs(derived).max())
     return _CLAIM_GRID * max(_LEAST_GRID_SCALE, 2.0 ** math.frexp(size)[1])
 
 

@@ -45,3 +45,14 @@ class Explained:
             f"{format_overlap(full, 'certified')}{lost}; the explanation proved AO(B) <= "
             f"{format_overlap(self.full, 'certified')}{covered}"
         )
+
+
+@dataclass(frozen=True)
+class ExplainedSet(Explained):
+    """The bound of a sufficient set: below its limit on the ball of the free groups."""
+
+    limit: float = 0.0
+
+    def met(self, full: float, reals: float) -> bool:
+        """Return whether the certificate proves the free groups too."""
+        return (full if self.rigorous else reals) < self.limit

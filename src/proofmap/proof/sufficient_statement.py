@@ -1,0 +1,79 @@
+"""Statements of certificates about sufficient sets: free groups, and a point for each necessary group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from proofmap.inputs.family import Family
+from proofmap.proof import check
+from proofmap.proof.statement import Array
+from proofmap.reasons.reason import Reason
+
+_POINTS = "necessary.npy"
+
+
+@dataclass(frozen=True, eq=False)
+class SufficientStatement:
+    """The free groups of one sample, and points (W, *shape) of groups (W,) that may be necessary.
+
+    within: the change that is allowed to an output; None for classes and labels.
+    """
+
+    free: Array  # (G,) bool
+    groups: Array  # (W,)
+    points: Array  # (W, *shape) float32
+    within: float | None = None
+
+    @classmethod
+    def of_reason(cls, reason: Reason, within: float | None) -> SufficientStatement:
+        """Take the sets of the only sample, and the points that exceed the limit in float64 arithmetic."""
+        above = reason.values > reason.limit[reason.point_of[:, 0]]
+        groups = reason.point_of[above, 1]
+        points: Array = reason.points[above].float().cpu().numpy()
+        return cls(reason.free[0].cpu().numpy(), groups.cpu().numpy(), points, within)
+
+    def fields(self, about: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the entry "statement" of a claim; `about` states what holds while the free groups move."""
+        return {
+            "kind": "sufficient",
+            "about": dict(about),
+            "free": np.flatnonzero(self.free).tolist(),
+            "necessary": self.groups.tolist(),
+            "points": _POINTS if len(self.groups) else None,
+            "limit": None if self.within is None else repr(float(self.within)),
+        }
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The points as the certificate stores them: equal numbers of several points are side by side."""
+        return {_POINTS: np.moveaxis(self.points, 0, -1)} if len(self.groups) else {}
+
+    def ball(self, family: Family, mask: Tensor) -> Family:
+        """Return the ball in which the free groups alone move, without members."""
+        moves = mask.new_tensor(self.free)[mask].to(family.lower)
+        return Family(family.x, family.lower * moves, family.upper * moves, family.norm, family.eps)
+
+    def without_resting(self, mask: Array, sides: tuple[Array, Array]) -> SufficientStatement:
+        """Return the sets in which groups that cannot move in the exact ball (down, up) are free."""
+        moved = np.zeros(len(self.free), bool)
+        moved[np.unique(mask.reshape(-1)[(sides[0] > 0) | (sides[1] > 0)])] = True
+        free = self.free | ~moved
+        return replace(self, free=free).pick(~free[self.groups])
+
+    def proven_points(
+        self, network: check.Network, question: check.Question, stated: check.SufficientSet, mask: Array
+    ) -> SufficientStatement:
+        """Return the sets with the points that the checker accepts. The groups of the others are undecided."""
+        own = self.groups[:, None] == mask.reshape(1, -1)
+        inside = question.inside(self.points, np.maximum(question.members, own))
+        inner = self.pick(inside)
+        return inner.pick(stated.breaks(stated.reached(network, question, inner.points, reals=True)))
+
+    def pick(self, some: Array) -> SufficientStatement:
+        """Return the sets with some points alone."""
+        return replace(self, groups=self.groups[some], points=self.points[some])
