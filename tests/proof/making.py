@@ -128,6 +128,75 @@ def output_members(
     return _packed(network, question, x, mask, ball, {"version": 5, "model": named, "statement": fields})
 
 
+def sufficient_members(
+    model: Path, x: Array, mask: Array, about: dict[str, Any], ball: dict[str, Any] = BALL, limit: str | None = None
+) -> dict[str, bytes]:
+    """A certificate of a sufficient set, version 5: groups are freed in their order, and points are found by chance."""
+    network = checker.read_network(model, x.shape)
+    fields: dict[str, Any] = {"kind": "sufficient", "about": about, "free": [], "necessary": [], "points": None}
+    fields["limit"] = limit
+    count = int(mask.max()) + 1
+    for group in range(count):
+        more = {**fields, "free": [*fields["free"], group]}
+        statement = _sufficient(network, more)
+        question = checker.Question(x, ball, mask, count, statement.about, more["free"])
+        derived = checker.Prover(network, question).derive(proof_of(network, question))
+        fields = more if statement.holds(derived[0, 0]) else fields
+    found = dict[int, Array]()
+    statement = _sufficient(network, fields)
+    question = statement.ask(x, ball, mask, count)
+    for group in sorted({*range(count)} - {*fields["free"]}):
+        moves = np.isin(mask, [*fields["free"], group])
+        points = _points_of_ball(question, ball, moves, group)
+        points = points[question.inside(points, np.tile(moves.reshape(1, -1), (len(points), 1)))]
+        reached = statement.reached(network, question, points, reals=True)
+        if reached.max(initial=-1.0) > float(statement.most):
+            found[group] = points[reached.argmax()]
+    arrays: dict[str, Array] = {}
+    if found:
+        fields |= {"necessary": [*found], "points": "necessary.npy"}
+        arrays["necessary.npy"] = np.stack([*found.values()], -1)
+    return reason_members(model, x, mask, fields, arrays, ball)
+
+
+def reason_members(
+    model: Path,
+    x: Array,
+    mask: Array,
+    fields: dict[str, Any],
+    arrays: dict[str, Array],
+    ball: dict[str, Any] = BALL,
+) -> dict[str, bytes]:
+    """A certificate of given sets, whose ends are those that follow, whatever they prove."""
+    network = checker.read_network(model, x.shape)
+    about = _sufficient(network, {**fields, "free": [], "necessary": []}).about
+    question = checker.Question(x, ball, mask, int(mask.max()) + 1, about, fields["free"])
+    named = {"sha256": _hash(model.read_bytes()), "prepare": None, "exported_from": None}
+    stated = {"version": 5, "model": named, "statement": fields}
+    members = _packed(network, question, x, mask, ball, stated)
+    return {**members, **{name: npy(array) for name, array in arrays.items()}}
+
+
+def _sufficient(network: checker.Network, fields: dict[str, Any]) -> checker.SufficientSet:
+    statement = checker.read_statement({"version": 5, "statement": dict(fields)}, network)
+    assert isinstance(statement, checker.SufficientSet)
+    return statement
+
+
+def _points_of_ball(question: checker.Question, ball: dict[str, Any], moves: Array, seed: int) -> Array:
+    """Points that move some variables, most of them at the surface of the ball."""
+    random = np.random.default_rng(seed)
+    down, up = (side.astype(float) * moves.reshape(-1) for side in question.sides)
+    if ball["norm"] == "inf":
+        step = np.array([[*row] for row in random.integers(0, 2, (300, len(down)))]) * (down + up) - down
+    else:
+        step = random.normal(size=(300, len(down))) * moves.reshape(-1)
+        sizes = np.linalg.norm(step, int(ball["norm"]), axis=1, keepdims=True)
+        step = np.clip(step / np.maximum(sizes, 1e-9) * float(question.eps), -down, up)
+    points: Array = (question.x + step * (1 - 2.0**-20)).astype(np.float32).reshape(-1, *question.shape)
+    return points
+
+
 def _packed(
     network: checker.Network,
     question: checker.Question,
@@ -148,7 +217,7 @@ def _packed(
         "made_with": {},
         "input": {"sha256": _hash(x.tobytes()), "shape": list(x.shape)},
         "ball": ball,
-        "groups": {"count": question.groups, "mask": "mask.npy"},
+        "groups": {"count": int(mask.max()) + 1, "mask": "mask.npy"},
         "claims": {
             "upper": "upper.npy",
             "lower": "lower.npy",

@@ -22,7 +22,9 @@ from proofmap.verify.objectives import Label, Output, objective_graph, read_obje
 from proofmap.verify.overlap import Overlap
 
 _OUTPUT_GAP = 0.005  # share of the largest change of an output: the gap at which trees stop
-_LEAVES_OF_SETS = 4096  # parts of a ball; the free groups of a sufficient set leave little room, so that trees are large
+_LEAVES_OF_SETS = (
+    4096  # parts of a ball; the free groups of a sufficient set leave little room, so that trees are large
+)
 _LEAST_OUTPUT_GAP = 1e-9  # in the output's unit; an output that cannot change has no gap
 
 

@@ -130,20 +130,21 @@ class Certificate:
         parts = f", {self.leaves} parts" if self.leaves else ""
         ordered = len(self.order())
         pairs = f", over the reals the order of {ordered} pairs of groups" if ordered else ""
-        says = "" if isinstance(self.statement, check.SufficientSet) else self._says("the ball" if half is None else f"the half δ {'>=' if half == '+' else '<='} 0")
-        members = f" and AO(B_u) of {groups} groups" if groups else ""
         if isinstance(self.statement, check.SufficientSet):
-            line = f"{self._sets(self.statement)}; AO on the free groups {side}{parts}"
+            line = f"{self._sets(self.statement)}; AO of the free groups {side}{parts}"
             return line if self.exported is None else f"{line}. {self.exported}"
+        says = self._says("the ball" if half is None else f"the half δ {'>=' if half == '+' else '<='} 0")
+        members = f" and AO(B_u) of {groups} groups" if groups else ""
         line = f"AO(B) {side}{members}{parts}{pairs}; {says}, over the reals and in float32"
         return line if self.exported is None else f"{line}. {self.exported}"
 
     def _sets(self, stated: check.SufficientSet) -> str:
         """Return the counts of the groups in words."""
-        kept = self.claim["groups"]["count"] - len(stated.free)
+        groups, necessary = self.claim["groups"]["count"], len(stated.necessary)
+        kept = groups - len(stated.free)
         arithmetic = "over the reals and in float32" if self.proven else "over the reals only"
-        held = f"{len(stated.free)} groups are proven to be free, {arithmetic}"
-        return f"{held}; {kept} groups are kept: {len(stated.necessary)} necessary, {kept - len(stated.necessary)} undecided"
+        held = f"{len(stated.free)} of {groups} groups are proven to be free, {arithmetic}"
+        return f"{held}; {necessary} kept groups are necessary, {kept - necessary} undecided"
 
     def _says(self, where: str) -> str:
         """Return the statement on the ball in words."""

@@ -1609,9 +1609,11 @@ class SufficientSet(NamedTuple):
         if not self.free:
             yield f"No group is free: all {kept} keep their values."
         if shown:
-            each = "for each, the file has an input of the ball that changes this group and free groups only"
+            each = f"{'for each, ' if shown > 1 else ''}the file has an input of the ball that changes this group"
+            each += " and free groups only" if self.free else " only"
             where = " and in float32" if runs == shown else f", and in float32 at {runs} of the {shown} inputs"
-            many = f"{shown} of the {kept} kept groups {'is' if shown == 1 else 'are'}"
+            some = f"{shown} of the {kept}" if shown < kept else f"All {kept}"
+            many = f"{some} kept groups {'is' if shown == 1 else 'are'}"
             first = f"{many if kept > 1 else 'The only kept group is'} necessary"
             yield f"{first}: {each}, and {broken} there, over the reals{where}."
         if kept == shown:

@@ -49,8 +49,8 @@ class CertificateSubject:
     """The question about one sample: the network, x (1, *shape), the ball, the groups (1, *shape) and the class.
 
     rival: the only rival class; None: all other classes. output: the statement about outputs that replaces the class;
-    the outputs of the graph are then those of the model. reason: the sufficient set for which all this is stated; the ball
-    is then the part in which its free groups alone move.
+    the outputs of the graph are then those of the model. reason: the sufficient set for which all this is stated. The
+    ball is then the part in which its free groups alone move.
     """
 
     graph: Graph
@@ -145,7 +145,7 @@ def _certified(
     grid = _grid_of(statement, derived)
     upper = -_round_down(-derived, grid)
     if isinstance(statement, check.SufficientSet):
-        _check_proven(statement, float(upper[1, 0]))
+        _check_proven(statement, float(upper[1, 0]), trees="tree" in proof)
     lower = None if lower is None else _round_down(lower, grid)
     arrays = {**asked.arrays, **{f"{name}.npy": array for name, array in proof.items()}}
     claim = {
@@ -203,11 +203,14 @@ def _until_proven(statement: check.SufficientSet, derived: Array, growth: Growth
     return replace(growth, enough=float(statement.most) - _ROUNDING_SHARE * rounding - spare)
 
 
-def _check_proven(statement: check.SufficientSet, bound: float) -> None:
+def _check_proven(statement: check.SufficientSet, bound: float, *, trees: bool) -> None:
+    advice = "allow more parts of the ball with certificate(leaves=..., seconds=...)"
+    if not trees:
+        advice = "its ball was not split; take a smaller radius, or a network of layers and ReLUs with leaves above 0"
     if not statement.holds(bound):
         raise BoundError(
-            f"the certificate does not prove the free groups: its bound is {bound:.4g}, expected at most "
-            f"{float(statement.most):.4g}: allow more parts of the ball with certificate(leaves=..., seconds=...)"
+            f"the certificate does not prove the free groups: its bound is {bound:.4g}, expected less than "
+            f"{float(statement.most):.4g}: {advice}"
         )
 
 
@@ -252,7 +255,11 @@ def _round_points(subject: CertificateSubject, points: Tensor) -> Array:
 
 
 def _trees(
-    subject: CertificateSubject, statement: check.Decision | check.OutputLimit, stored: Array, reached: Array, growth: Growth
+    subject: CertificateSubject,
+    statement: check.Decision | check.OutputLimit,
+    stored: Array,
+    reached: Array,
+    growth: Growth,
 ) -> dict[str, Array]:
     """Grow trees on the stored intervals (2, units) of the graph's ReLUs, in the same order.
 
