@@ -211,6 +211,18 @@ def test_a_checker_that_forgets_the_centre_of_an_output_is_seen(monkeypatch: pyt
     assert any("upper ends" in one for one in found)
 
 
+def test_a_checker_that_believes_points_of_necessary_groups_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It forgets the groups that a point may move, the ball, or the value at the point."""
+    for part, words in (("inside", "the point"), ("breaks", "not more than")):
+        with monkeypatch.context() as one:
+            if part == "inside":
+                one.setattr(checker.Question, "inside", lambda self, points, members: np.ones(len(points), bool))
+            else:
+                one.setattr(checker.SufficientSet, "breaks", lambda self, reached, margin=0.0: reached > -np.inf)
+            found = [str(finding) for finding in tried("forgeries", range(700)).findings]
+        assert any(words in why for why in found), part
+
+
 @pytest.mark.slow
 def test_a_prover_without_rounding_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds over the reals in the place of those for float32."""

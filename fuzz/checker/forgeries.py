@@ -30,7 +30,7 @@ from fuzz.hunting.draw import Draw, Undrawn
 from proofmap.proof import check as checker
 from tests.bounds.exact import exact_maximum
 from tests.graph.onnx.files import Array
-from tests.proof.making import BALL, members_of, mlp_file, npy, output_members
+from tests.proof.making import BALL, members_of, mlp_file, npy, output_members, sufficient_members
 from tests.proof.test_check_tree import grown, opens
 
 Members = list[tuple[str, bytes]]  # a zip may have two of one name
@@ -85,13 +85,26 @@ STATEMENTS: tuple[dict[str, Any], ...] = (
     {"kind": "label", "entry": 1, "on": True},
     {"kind": "label", "entry": 2, "on": False},
 )
-DECISIONS = 2 * len(BALLS)  # certificates of a decision; those of the statements follow
-BASES = DECISIONS + 2 * len(STATEMENTS)
+SETS: tuple[
+    tuple[dict[str, Any], dict[str, Any], str | None], ...
+] = (  # what holds, the ball, and the limit of an output
+    ({"kind": "decision"}, {**BALL, "eps": "0.5"}, None),
+    ({"kind": "decision"}, {**BALL, "eps": "0.75", "norm": "2"}, None),
+    ({"kind": "decision"}, {**BALL, "eps": "0.875", "norm": "1"}, None),
+    ({"kind": "decision"}, {**BALL, "eps": "0.625", "domain": None}, None),
+    ({"kind": "label", "entry": 0}, {**BALL, "eps": "0.375"}, None),
+    ({"kind": "output", "entries": [1], "reduce": None, "direction": "both", "centre": "0.1"}, BALLS[1], "0.375"),
+)
+DECISIONS = 2 * len(BALLS)  # certificates of a decision; those of the statements follow, then those of sufficient sets
+STATED = DECISIONS + 2 * len(STATEMENTS)
+BASES = STATED + len(SETS)
 
 
 @cache
 def base(number: int) -> Bundle:
     """An honest certificate: of one ball after the other, with a tree for every second; then of each statement."""
+    if number >= STATED:
+        return _set_base(*SETS[number - STATED])
     random, ball = np.random.default_rng([13, number]), BALLS[number % len(BALLS)]
     x, mask = random.integers(0, 9, 3).astype(np.float32) / np.float32(8), np.array([0, 1, 0])
     with TemporaryDirectory() as folder:
@@ -106,6 +119,24 @@ def base(number: int) -> Bundle:
         if split:
             members = _with_tree(members, model, x, random)
         return Bundle(list(members.items()), model.read_bytes(), npy(x))
+
+
+def _set_base(about: dict[str, Any], ball: dict[str, Any], limit: str | None) -> Bundle:
+    """An honest certificate of a sufficient set, with a free group and a necessary one."""
+    for seed in range(100):
+        x = np.random.default_rng([17, seed]).integers(0, 9, 3).astype(np.float32) / np.float32(8)
+        with TemporaryDirectory() as folder:
+            model = mlp_file(Path(folder) / "net.onnx", (3, 4, 3), seed)
+            logits = _logits(model.read_bytes(), x[None])[0]
+            target = int(logits.argmax())
+            classes = {"target": target, "rivals": [c for c in range(3) if c != target]}
+            of_label = {"on": bool(logits[0] > 0)}
+            stated = about | {"decision": classes, "label": of_label}.get(about["kind"], {})
+            members = sufficient_members(model, x, np.arange(3), stated, ball, limit)
+            sets = json.loads(members["claim.json"])["statement"]
+            if sets["free"] and sets["necessary"]:
+                return Bundle(list(members.items()), model.read_bytes(), npy(x))
+    raise AssertionError("no network has a free group and a necessary one")
 
 
 def _with_tree(members: dict[str, bytes], model: Path, x: Array, random: np.random.Generator) -> dict[str, bytes]:
@@ -291,6 +322,32 @@ def other_statement(draw: Draw, one: Bundle) -> Bundle:
     return one.put("claim.json", json.dumps(claim).encode())
 
 
+def other_sets(draw: Draw, one: Bundle) -> Bundle:
+    """Other free or necessary groups, another limit, or points that move further or to another group."""
+    claim = json.loads(one.member("claim.json"))
+    sets = claim.get("statement", {})
+    if sets.get("kind") != "sufficient":
+        raise Undrawn("no sufficient set")
+    kind = draw.whole(0, 4)
+    if kind == 0:
+        sets["free"] = draw.pick([[], [0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2], [3], [1, 1], None])
+    elif kind == 1:
+        sets["necessary"] = draw.pick([[], [0], [1], [2], [0, 1], [2, 0], [2, 1], [0, 1, 2], [0, 0], [-1], [True]])
+    elif kind == 2:
+        sets["limit"] = draw.pick([None, "0.1", "0.37500001", "0.5", "9", "0", "-1", "nan"])
+    elif kind == 3:
+        both = sets["free"] + sets["necessary"]
+        sets["free"], sets["necessary"] = both[: draw.whole(0, 3)], both[draw.whole(0, 3) :]
+    else:
+        x, points = checker.read_array(one.x), np.array(checker.read_array(one.member(sets["points"])))
+        share = np.float32(draw.pick([0, 0.5, 0.9, 0.999, 1.0000001, 1.001, 1.5, -1]))
+        points = x[:, None] + share * (points - x[:, None])
+        if draw.chance(0.3):
+            points = np.roll(points, 1, draw.whole(0, 1))
+        return one.put(sets["points"], npy(points))
+    return one.put("claim.json", json.dumps(claim).encode())
+
+
 def claim_text(draw: Draw, one: Bundle) -> Bundle:
     """JSON that readers may take in different ways."""
     text = one.member("claim.json").decode()
@@ -436,6 +493,7 @@ CHANGES: dict[str, Change] = {
         *(renamed_member, swapped_members, doubled_member, member_more_or_less, zip_bytes, claim_field, larger_claim),
         *(
             other_statement,
+            other_sets,
             claim_text,
             tightened,
             array_changed,
@@ -512,6 +570,8 @@ def lie(one: Bundle) -> str:
     claim = json.loads(members["claim.json"])
     arrays = {name: np.load(io.BytesIO(data)) for name, data in members.items() if name.endswith(".npy")}
     x = np.load(io.BytesIO(one.x)).reshape(-1).astype(np.float64)
+    if claim["version"] == 5 and claim["statement"]["kind"] == "sufficient":
+        return false_set(claim, arrays, one.model, x)
     stated = json.dumps([claim["ball"], claim["groups"], stated_rows(claim, one.model), claim["model"]["prepare"]])
     mask = arrays[claim["groups"]["mask"]].reshape(-1) if claim["groups"] else np.zeros(0, np.int64)
     ends = tuple((name, arrays[name].tobytes()) for name in _named(claim["ball"]) if name in arrays)
@@ -528,11 +588,64 @@ def lie(one: Bundle) -> str:
     return ""
 
 
+def false_set(claim: dict[str, Any], arrays: dict[str, Array], model: bytes, x: Array) -> str:
+    """The first part of a sufficient set that is false, or nothing."""
+    sets, ball = claim["statement"], claim["ball"]
+    rows, mask = stated_rows({**claim, "statement": sets["about"]}, model), arrays[claim["groups"]["mask"]].reshape(-1)
+    limit = Fraction(0) if sets["limit"] is None else _number(sets["limit"])
+    moves = np.isin(mask, sets["free"])
+    ends = tuple((name, arrays[name].tobytes()) for name in _named(ball) if name in arrays)
+    prepare = claim["model"]["prepare"]
+    stated = json.dumps([ball, {"count": 1}, rows, prepare])
+    most = float(overlaps(stated, model, x.tobytes(), np.where(moves, 1, 0).astype(np.int64).tobytes(), ends)[1])
+    if most > float(limit) + _SLACK:
+        return f"the free groups {sets['free']} reach {most}, beyond {limit}"
+    held = [claim["claims"], *([claim["claims"]["reals"]] if claim["claims"]["reals"] else [])]
+    if min(float(arrays[pair["upper"]][0]) for pair in held) < most - _SLACK * (1 + abs(most)):
+        return f"an upper end is below {most}"
+    points = np.moveaxis(arrays[sets["points"]], -1, 0).reshape(-1, len(x)) if sets["necessary"] else np.zeros((0, 1))
+    low, high = _box(ball, x, {name: np.frombuffer(data) for name, data in ends})
+    for group, point in zip(sets["necessary"], points, strict=True):
+        value = point.astype(np.float64)
+        away = (value != x) & ~moves & (mask != group)
+        if group in sets["free"] or away.any() or not ((value >= low - 1e-9) & (value <= high + 1e-9)).all():
+            return f"the point {value} of group {group} moves another group, or leaves the ball"
+        power = {"inf": 0, "1": 1, "2": 2}[ball["norm"]]
+        steps = [abs(Fraction(a) - Fraction(b)) for a, b in zip(value.tolist(), x.tolist(), strict=True)]
+        if power and sum(step**power for step in steps) > _number(ball["eps"]) ** power:
+            return f"the point {value} of group {group} is outside the ball"
+        reached = _largest(rows, model, value, prepare)
+        if not reached > limit:
+            return f"the point of group {group} reaches {float(reached)}, not more than {limit}"
+    return ""
+
+
+def _largest(
+    rows: list[tuple[dict[int, float], float]], model: bytes, point: Array, prepare: dict[str, Any] | None
+) -> Fraction:
+    """The largest row at a point: in fractions for dense networks, otherwise as float32 runs it, and a little more."""
+    layers = _layers(model) if prepare is None else None
+    if layers is None:
+        if prepare is not None:
+            point = (point - np.asarray(prepare["mean"] or 0)) / np.asarray(prepare["std"] or 1)
+        value = [Fraction(v) for v in _logits(model, point.astype(np.float32)[None])[0].tolist()]
+        slack = Fraction(_SLACK)
+    else:
+        value, slack = [Fraction(v) for v in point.tolist()], Fraction(0)
+        for k, (weight, bias) in enumerate(layers):
+            value = [max(v, Fraction(0)) for v in value] if k else value
+            pairs = zip(weight.tolist(), bias.tolist(), strict=True)
+            value = [sum((Fraction(a) * v for a, v in zip(row, value, strict=True)), Fraction(b)) for row, b in pairs]
+    return slack + max(sum((Fraction(a) * value[k] for k, a in row.items()), Fraction(s)) for row, s in rows)
+
+
 def stated_rows(claim: dict[str, Any], model: bytes) -> list[tuple[dict[int, float], float]]:
     """The rows of the statement, read a second time: coefficients of outputs by number, and a constant."""
     if claim["version"] < 5:
         return [({rival: 1.0, claim["target"]: -1.0}, 0.0) for rival in claim["rivals"]]
     stated = claim["statement"]
+    if stated["kind"] == "decision":
+        return [({rival: 1.0, stated["target"]: -1.0}, 0.0) for rival in stated["rivals"]]
     if stated["kind"] == "label":
         last = onnx.ModelProto.FromString(model).graph.node[-1].op_type
         sign = -1.0 if stated["on"] else 1.0

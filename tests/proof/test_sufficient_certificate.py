@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tests.reasons.cases import network
 BALLS = {
     "box": pm.Ball(0.3),
     "domain": pm.Ball(0.4, domain=(0.0, 1.0)),
-    "l2": pm.Ball(0.5, norm=2.0, domain=(0.0, 1.0)),
+    "l2": pm.Ball(0.6, norm=2.0),
     "l1": pm.Ball(0.8, norm=1.0),
     "half": pm.Ball(0.4, half="+"),
     "relative": pm.Ball(0.5, domain=(0.0, 1.0), relative=True),
@@ -251,8 +252,9 @@ def test_a_free_set_without_a_proof_has_no_certificate() -> None:
     model, ball, x = network(4), BALLS["box"], inputs(4)
     e = explained(model, ball, x)
     assert e.reason is not None
-    e.reason.free[:] = True
-    e.reason.necessary[:] = False
+    of, free = e.reason, torch.ones_like(e.reason.free)
+    none = {"points": of.points[:0], "point_of": of.point_of[:0], "values": of.values[:0]}
+    e = replace(e, reason=replace(of, free=free, necessary=~free, **none))
     with pytest.raises(BoundError, match="the certificate does not prove the free groups: its bound is"):
         e.certificate(progress=False)
 
