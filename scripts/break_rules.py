@@ -45,6 +45,7 @@ ONE_OUTPUT, WITHIN = "tests/proof/test_one_output.py", "tests/cli/commands/test_
 OUTPUT_WORDS = "tests/text/test_output_wording.py"
 STAIRCASE = "tests/rounding/test_staircase_errors.py"
 STATED_OUTPUT, FORGED_OUTPUT = "tests/proof/test_output_statement.py", "tests/proof/test_forged_outputs.py"
+FORGED_REASON, STATED_REASON = "tests/proof/test_forged_reasons.py", "tests/proof/test_sufficient_certificate.py"
 CURVE_FILE, CURVE = "plots/curves/overlap_curve.py", "tests/plots/curves"
 WEIGHTS = "tests/graph/torch/test_trace.py::test_weights_that_are_not_finite_are_refused"
 FOLLOWED, LAYERS, MASKED = (
@@ -1821,6 +1822,32 @@ BREAKS = [
         "return (",
         OF_NORMS,
     ),
+    # sufficient sets in certificates
+    Break(
+        "proof/check.py", "np.maximum(question.members, own)", "np.maximum(question.members, own | True)", FORGED_REASON
+    ),
+    Break("proof/check.py", "require(not away,", "require(True,", FORGED_REASON),
+    Break("proof/check.py", "require(not open_,", "require(True,", FORGED_REASON),
+    Break("proof/check.py", "require(claim.decided(len(claim.ends) - 1),", "require(True,", FORGED_REASON),
+    Break("proof/check.py", "require(len({*both}) == len(both),", "require(True,", FORGED_REASON),
+    Break("proof/check.py", "require(not resting,", "require(True,", FORGED_REASON),
+    Break("proof/check.py", "Fraction(low) > self.most +", "Fraction(low) >= self.most +", FORGED_REASON),
+    Break("proof/check.py", "size <= (self.eps * unit) ** int(self.norm)", "size <= unit**9", FORGED_REASON),
+    Break("proof/check.py", "require(not rest and decision.every,", "require(not rest,", FORGED_REASON),
+    Break("proof/check.py", "require(np.isfinite(points).all(),", "require(True,", FORGED_REASON),
+    Break("proof/check.py", "points.dtype == np.float32 and points.shape == right", "True", FORGED_REASON),
+    Break("proof/check.py", "        if kept == shown:", "        if shown:", FORGED_REASON),
+    Break("proof/check.py", "if runs == shown and claim.decided(0)", "if claim.decided(0)", FORGED_REASON),
+    Break("proof/check.py", "math.isfinite(most) and Fraction(most) <= self.most", "True", STATED_REASON),
+    Break("proof/sufficient_statement.py", "inner = self.pick(inside)", "inner = self", STATED_REASON),
+    Break(
+        "proof/sufficient_statement.py",
+        "return inner.pick(stated.breaks(stated.reached(network, question, inner.points, reals=True)))",
+        "return inner",
+        STATED_REASON,
+    ),
+    Break("proof/sufficient_statement.py", "above = reason.values > ", "above = reason.values < 9 + ", STATED_REASON),
+    Break("proof/make_certificate.py", "    if not statement.holds(bound):", "    if False:", STATED_REASON),
     # curves in certificates
     Break("proof/check.py", "for k in range(15, 0, -1):", "for k in range(4, 0, -1):", CURVES_CHECKED),
     Break("proof/check.py", "np.where(t < 64, q * (1 - 2.0**-36), 0.0)", "q * (1 - 2.0**-36)", CURVES_CHECKED),
