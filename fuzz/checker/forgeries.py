@@ -328,8 +328,12 @@ def other_sets(draw: Draw, one: Bundle) -> Bundle:
     sets = claim.get("statement", {})
     if sets.get("kind") != "sufficient":
         raise Undrawn("no sufficient set")
-    kind = draw.whole(0, 4)
-    if kind == 0:
+    kind = draw.whole(0, 5)
+    if kind == 5:
+        name, sets["points"], sets["necessary"] = sets["points"], None, []
+        sets["free"] = draw.pick([[], [0, 1], [0, 2], [1, 2], [0, 1, 2]])
+        one = replace(one, members=[member for member in one.members if member[0] != name])
+    elif kind == 0:
         sets["free"] = draw.pick([[], [0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2], [3], [1, 1], None])
     elif kind == 1:
         sets["necessary"] = draw.pick([[], [0], [1], [2], [0, 1], [2, 0], [2, 1], [0, 1, 2], [0, 0], [-1], [True]])

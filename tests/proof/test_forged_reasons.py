@@ -291,6 +291,15 @@ def test_a_tie_breaks_nothing(more: float, where: str | None, folder: Path) -> N
     assert said[2] == minimal + ("." if more > 2.0**-20 else " over the reals.")
 
 
+def test_a_row_at_the_limit_does_not_break_it() -> None:
+    about = checker.Decision(0, [1])
+    for limit, least in ((None, 0.0), ("0.5", 0.5)):
+        sets = checker.SufficientSet(about, [], [], None, limit)
+        ends = np.array([least, np.nextafter(least, 1.0), -1.0, np.nan, np.inf, -np.inf])
+        assert sets.breaks(ends).tolist() == [False, True, False, False, False, False]
+        assert sets.breaks(ends, 2.0**-16).tolist() == [False] * 6
+
+
 OUTPUT: dict[str, Any] = {"kind": "output", "entries": [0], "reduce": None, "direction": "both", "centre": "0.5"}
 
 

@@ -334,6 +334,7 @@ class Explanation:
         The certificate is about an ONNX file: the file that the model was loaded from, if the checker can read it.
         Otherwise the network is exported, and `Certificate.exported` states the hashes of both. With an objective
         `Output` it states limits of this output, and with `Label` whether the label is on or off in the whole ball.
+        For pm.Sufficient it states the free groups, and for each necessary group a point that the checker bounds again.
 
         If the certificate's bound of AO(B) is weaker than that of the explanation, a warning is given, and
         `Certificate.shortfall` states both numbers. All AO(B_u) are bounded with relaxations on B, as with sharing
@@ -342,7 +343,8 @@ class Explanation:
         Args:
             k: The sample; optional if there is only one.
             leaves: The number of parts that the ball is split into. By default as many as the explanation's bound of
-                AO(B) needs, often none; for bounds from a search up to 1024, or 192 of B alone. 0: no splits.
+                AO(B) needs, often none; for bounds from a search up to 1024, or 192 of B alone; for a sufficient set
+                as many as its free groups need, up to 4096. 0: no splits.
             seconds: The time for splitting.
             file: Another ONNX file of the same network, which the certificate shall be about.
             half: The half ball, "+" or "-", for a targeted map, which has one certificate for each half.
@@ -352,10 +354,11 @@ class Explanation:
             The certificate; `save` writes it beside its input and its network.
 
         Raises:
-            InputError: The explanation is not made by EVA or TargetedEVA, or certificates do not support its network
-                or its objective.
+            InputError: The explanation is not made by EVA, TargetedEVA or Sufficient, or certificates do not support
+                its network or its objective.
             FileError: The model's file cannot be read, or has changed since it was loaded.
-            BoundError: The checker cannot read `file`, or float32 could overflow.
+            BoundError: The checker cannot read `file`, or float32 could overflow, or the free groups of a sufficient
+                set are not proven with so many parts.
         """
         from proofmap.explainers.certified_explanation import certificate
 
