@@ -76,7 +76,7 @@ def test_a_certificate_is_written_and_the_command_that_checks_it_works(tmp_path:
 def test_the_certificate_of_a_sufficient_set_is_checked_with_all_its_sentences(tmp_path: Path) -> None:
     np.save(tmp_path / "digit.npy", digits(1)[0].numpy())
     net = write_linear(tmp_path / "net.onnx", (1, 28, 28))
-    words = ("explain", net, tmp_path / "digit.npy", "--eps", "0.2", *GRID, "--out", tmp_path / "maps")
+    words = ("explain", net, tmp_path / "digit.npy", "--eps", "0.01", *GRID, "--out", tmp_path / "maps")
     found = called(*words, "--method", "sufficient", "--certificate", tmp_path / "reason.proof")
     assert found.exit_code == 0, found.output
     said, line = found.stdout.splitlines()[1:3]
@@ -84,8 +84,8 @@ def test_the_certificate_of_a_sufficient_set_is_checked_with_all_its_sentences(t
     checked = called(*shlex.split(line.removeprefix("check it with: proofmap ")))
     assert checked.exit_code == 0
     first, second, third, *_ = checked.stdout.splitlines()
-    assert first.startswith("Proven: no input within ε = 0.2 (L∞) of this input")
-    assert "kept groups are necessary: for each, the file has an input of the ball" in second
+    assert first.startswith("Proven: no input within ε = 0.01 (L∞) of this input")
+    assert "All 5 kept groups are necessary: for each, the file has an input of the ball" in second
     assert third == "None of the kept groups can be freed as well: the set of kept groups is subset-minimal."
 
 
