@@ -129,9 +129,11 @@ def _set_base(about: dict[str, Any], ball: dict[str, Any], limit: str | None) ->
             model = mlp_file(Path(folder) / "net.onnx", (3, 4, 3), seed)
             logits = _logits(model.read_bytes(), x[None])[0]
             target = int(logits.argmax())
-            classes = {"target": target, "rivals": [c for c in range(3) if c != target]}
-            of_label = {"on": bool(logits[0] > 0)}
-            stated = about | {"decision": classes, "label": of_label}.get(about["kind"], {})
+            stated = dict(about)
+            if about["kind"] == "decision":
+                stated |= {"target": target, "rivals": [c for c in range(3) if c != target]}
+            elif about["kind"] == "label":
+                stated["on"] = bool(logits[0] > 0)
             members = sufficient_members(model, x, np.arange(3), stated, ball, limit)
             sets = json.loads(members["claim.json"])["statement"]
             if sets["free"] and sets["necessary"]:
@@ -144,8 +146,9 @@ def _with_tree(members: dict[str, bytes], model: Path, x: Array, random: np.rand
     network = checker.read_network(model, x.shape)
     statement = checker.read_statement(claim, network)
     question = checker.Question(x, claim["ball"], np.array([0, 1, 0]), 2, statement)
+    rows = question.statement.rows
     proof = {"intervals": checker.read_array(members["intervals.npy"])}
-    split = grown(proof, [0] if opens(proof) else [], random, statement.rows)
+    split = grown(proof, [0] if opens(proof) else [], random, rows)
     derived = checker.Prover(network, question).derive(split)
     split |= {"upper": derived[0], "reals-upper": derived[1]}
     return {**members, **{f"{name}.npy": npy(array) for name, array in split.items()}}

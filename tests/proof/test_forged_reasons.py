@@ -247,7 +247,7 @@ def test_a_kept_group_that_cannot_move_is_free(folder: Path) -> None:
     x = np.array([0.125, 0.25, 0.5, 0.25], np.float32)  # the third value is beyond the domain
     (folder / "third.npy").write_bytes(npy(x))
     about = {"kind": "decision", **class_of(folder / "net.onnx", x)}
-    fields = {"kind": "sufficient", "about": about, "free": [], "necessary": [], "points": None, "limit": None}
+    fields: Fields = {"kind": "sufficient", "about": about, "free": [], "necessary": [], "points": None, "limit": None}
     for free, good in (([2], True), ([], False)):
         members = reason_members(folder / "net.onnx", x, MASK, {**fields, "free": free}, {}, ball)
         args = write(folder / "c.proof", members), folder / "net.onnx", folder / "third.npy"

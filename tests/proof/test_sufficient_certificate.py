@@ -48,7 +48,8 @@ def checked(made: Certificate, folder: Path) -> check.Claim:
 
 
 def layers_of(model: nn.Sequential) -> list[tuple[Any, Any]]:
-    return [(m.weight.detach().double().numpy(), m.bias.detach().double().numpy()) for m in model if hasattr(m, "bias")]
+    linear = [m for m in model if isinstance(m, nn.Linear)]
+    return [(m.weight.detach().double().numpy(), m.bias.detach().double().numpy()) for m in linear]
 
 
 def exact_logits(model: nn.Sequential, point: Any) -> list[Fraction]:
@@ -201,9 +202,8 @@ def test_no_group_free(tmp_path: Path) -> None:
     """Each group alone can change the class, so that each has to keep its values."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 2)).eval()
-    with torch.no_grad():
-        model[0].weight.copy_(torch.eye(2))
-        model[0].bias.zero_()
+    for parameter, value in zip(model.parameters(), (torch.eye(2), torch.zeros(2)), strict=True):
+        parameter.data = value
     x = torch.tensor([[0.5, 0.25]])
     made = explained(model, pm.Ball(0.5), x, torch.tensor([[0, 1]])).certificate(progress=False)
     claim = checked(made, tmp_path)

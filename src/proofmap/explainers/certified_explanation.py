@@ -63,6 +63,7 @@ def certificate(
         subject = replace(subject, graph=objective_graph(graph, objective))
     if e.reason is not None:
         within = e.settings.get("within")
+        assert within is None or isinstance(within, int | float)
         subject = replace(subject, reason=SufficientStatement.of_reason(e.reason, within))
         bound, limit = (float(each[0]) for each in (e.reason.bound, e.reason.limit))
         explained = ExplainedSet(bound, float(overlap.nominal), rigorous, limit)

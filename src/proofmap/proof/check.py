@@ -1148,7 +1148,7 @@ class Question(SimpleNamespace):
         self.x: Array = x.reshape(-1).astype(np.float64)
         eps = _exact(ball["eps"], n)
         super().__init__(norm=norm, shape=x.shape, groups=groups, eps=eps[0])
-        self.statement: Statement = statement
+        self.statement: Bounded = statement
         self.sides: tuple[Array, Array] = self.exact_sides(ball, eps)
         require(eps.min() >= 0 and max(map(np.max, self.sides)) < 2**900, "the ball has no radius, or no end")
         down, up_ = (np.nextafter(side.astype(float), np.inf) * (side > 0).astype(float) for side in self.sides)
@@ -1487,7 +1487,7 @@ class SufficientSet(NamedTuple):
     the statement. Groups that are neither free nor necessary are undecided.
     """
 
-    about: Decision | OutputLimit
+    about: Bounded
     free: list[int]
     necessary: list[int]
     points: str | None
@@ -1513,7 +1513,7 @@ class SufficientSet(NamedTuple):
     @property
     def most(self) -> Fraction:
         """The statement is broken where a row is above this number, exactly."""
-        return Fraction(0) if self.limit is None else _exact(self.limit, 1)[0]  # type: ignore[no-any-return]
+        return Fraction(0) if self.limit is None else _exact(self.limit, 1)[0]
 
     def ask(self, x: Array, ball: dict[str, Any], mask: Any, count: int) -> Question:
         """The question of the free groups' ball. Every group is free, necessary or undecided, and free if it rests."""
@@ -1637,7 +1637,8 @@ class SufficientSet(NamedTuple):
             yield f"kept and {name}, groups: {' '.join(map(str, groups)) or 'none'}"
 
 
-Statement = Decision | OutputLimit | SufficientSet
+Bounded = Decision | OutputLimit  # the statements whose rows are bounded
+Statement = Bounded | SufficientSet
 ABOUT_OUTPUTS: dict[str, type[OutputLimit]] = {"output": OutputLimit, "label": LabelState}
 STATEMENTS: dict[str, type[OutputLimit | SufficientSet]] = {
     **ABOUT_OUTPUTS,

@@ -189,7 +189,7 @@ def _question(statement: check.Statement, asked: Asked) -> check.Question:
     return check.Question(asked.x, dict(asked.given), asked.mask, asked.groups, statement)
 
 
-def _bounded(statement: check.Statement) -> check.Decision | check.OutputLimit:
+def _bounded(statement: check.Statement) -> check.Bounded:
     """Return the statement whose rows are bounded."""
     return statement.about if isinstance(statement, check.SufficientSet) else statement
 
@@ -256,7 +256,7 @@ def _round_points(subject: CertificateSubject, points: Tensor) -> Array:
 
 def _trees(
     subject: CertificateSubject,
-    statement: check.Decision | check.OutputLimit,
+    statement: check.Bounded,
     stored: Array,
     reached: Array,
     growth: Growth,
