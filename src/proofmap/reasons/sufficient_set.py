@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ from proofmap.errors import InputError
 from proofmap.reasons.deletion import Deletion, delete_groups
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.leaf_tree import LeafTree
+from proofmap.reasons.least_size import least_size
 from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.prices import group_prices, path_prices
 from proofmap.reasons.problem import ReasonProblem
@@ -29,18 +31,22 @@ _TOLERANCE = 1e-9  # without rounding errors: a point has to exceed the limit by
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """A deletion with its prover."""
+    """A deletion with its prover, and a function that returns a new prover."""
 
     deletion: Deletion
     prover: Prover
+    new_prover: Callable[[], Prover]
 
 
-def sufficient_set(problem: ReasonProblem, order: Tensor | None, seconds: float) -> Reason:
+def sufficient_set(
+    problem: ReasonProblem, order: Tensor | None, seconds: float, smallest: float | None = None
+) -> Reason:
     """Find a small sufficient set of one sample within a time limit.
 
     Args:
         order: The groups (G,) from the first to be freed; None: by prices.
         seconds: The time limit. Groups that are left then are undecided.
+        smallest: Further time for a lower bound of the size of all sufficient sets, and for smaller sets.
 
     Raises:
         InputError: The decision does not hold at x itself, or cannot be proven there.
@@ -55,11 +61,16 @@ def sufficient_set(problem: ReasonProblem, order: Tensor | None, seconds: float)
         found = _without_tree(problem, order, until)
     else:
         found = _with_tree(problem, units, order, until)
+    least = 0
+    if smallest is not None:
+        sized = least_size(problem, units, found.deletion, found.new_prover, time.monotonic() + smallest)
+        least = sized.least
+        if sized.smaller is not None:
+            found = _Found(*sized.smaller, found.new_prover)
     free = found.deletion.free | ~problem.movable
     kept = {group: delta for group, delta in found.deletion.witnesses.items() if not bool(free[group])}
     stored = store_witnesses(problem, free, kept)
-    least = problem.limit + found.prover.tolerance
-    holds = stored.values > least
+    holds = stored.values > problem.limit + found.prover.tolerance
     necessary = torch.zeros_like(free)
     necessary[stored.groups[holds]] = True
     whole = stored.values.new_tensor
@@ -71,7 +82,7 @@ def sufficient_set(problem: ReasonProblem, order: Tensor | None, seconds: float)
         values=stored.values[holds],
         bound=whole([found.prover.bound(found.deletion.free)]),
         limit=whole([problem.limit]),
-        least=torch.zeros(1, dtype=torch.int64, device=free.device),
+        least=torch.full((1,), least, dtype=torch.int64, device=free.device),
         seconds=whole([time.monotonic() - begin]),
     )
 
@@ -99,10 +110,14 @@ def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until
     if problem.rigorous:
         tolerance = -_ROUNDING_SHARE * float(rounding_of_bounds(units, network.start))
     prices = path_prices(network, stated, problem.limit) if order is None else None
+
+    def new_tree() -> LeafTree:
+        return LeafTree(units, enlarged, stated, problem.movable, problem.limit, tolerance)
+
     best: _Found | None = None
     for _ in range(1 + (_RERUNS if order is None else 0)):
-        tree = LeafTree(units, enlarged, stated, problem.movable, problem.limit, tolerance)
-        found = _Found(delete_groups(tree, _movable_order(problem, order, prices), until), tree)
+        tree = new_tree()
+        found = _Found(delete_groups(tree, _movable_order(problem, order, prices), until), tree, new_tree)
         if best is None or found.deletion.size < best.deletion.size:
             best = found
         prices = group_prices(tree.leaves.loads, enlarged.capacities(problem.limit - tree.leaves.constant))
@@ -113,9 +128,12 @@ def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until
 
 
 def _without_tree(problem: ReasonProblem, order: Tensor | None, until: float) -> _Found:
-    prover = OverlapProver(problem, _TOLERANCE)
+    def new_prover() -> OverlapProver:
+        return OverlapProver(problem, _TOLERANCE)
+
+    prover = new_prover()
     prices = path_prices(prover.network, prover.stated, problem.limit) if order is None else None
-    return _Found(delete_groups(prover, _movable_order(problem, order, prices), until), prover)
+    return _Found(delete_groups(prover, _movable_order(problem, order, prices), until), prover, new_prover)
 
 
 def _movable_order(problem: ReasonProblem, order: Tensor | None, prices: Tensor | None) -> Tensor:

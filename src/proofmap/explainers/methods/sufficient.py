@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -21,7 +22,7 @@ from proofmap.reasons.sufficient_set import sufficient_set
 from proofmap.runtime import progress
 from proofmap.runtime.memory import budget
 from proofmap.runtime.precision import full_precision
-from proofmap.settings import flag, number, setting
+from proofmap.settings import check_number, flag, number, setting
 from proofmap.verify.objective import decides, forms_of
 from proofmap.verify.objectives import Objective, Output, check_objective
 from proofmap.verify.onehot_overlap import boxes_overlap
@@ -44,6 +45,8 @@ class Sufficient(Explainer):
     Args:
         bounds: The method of the proofs, by default Exact(), which keeps one search tree for all questions of a sample.
         seconds: The time for each sample. Groups that are left then are undecided.
+        smallest: Further time for each sample, to look for smaller sets and to bound the size of all sufficient sets
+            from below: `Reason.least`. With None there is no bound.
         order: Scores (N, G) or (G,): groups with small scores are freed first. By default the prices of a linear
             program over the rows of all rivals, and once more with the rows of the final tree.
         objective: "margin"; `pm.objectives.Label` for one label; `pm.objectives.Output` for one output, with `within`.
@@ -59,6 +62,7 @@ class Sufficient(Explainer):
 
     bounds: Method | None = None
     seconds: float = number(10.0, "a number above 0", lambda seconds: seconds > 0)
+    smallest: float | None = setting(None, partial(check_number, expected="a number above 0", fits=lambda s: s > 0))
     order: Tensor | None = None
     objective: Objective = setting("margin", check_objective)
     within: float | None = setting(None, lambda said, got: _check_within(said, got))
@@ -97,7 +101,8 @@ class Sufficient(Explainer):
             for n in range(len(task.x)):
                 with progress.part(n / len(task.x), (n + 1) / len(task.x)):
                     problem = self._problem(task, n, how, overlap)
-                    parts.append(sufficient_set(problem, None if order is None else order[n], self.seconds))
+                    own = None if order is None else order[n]
+                    parts.append(sufficient_set(problem, own, self.seconds, self.smallest))
         reason = Reason.join(parts, groups)
         scores = _NECESSARY_SCORE * reason.necessary + _UNDECIDED_SCORE * reason.undecided
         return Measured(scores.to(task.x), overlap, reason=reason)
