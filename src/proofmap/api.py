@@ -16,6 +16,7 @@ from proofmap.errors import (
 from proofmap.explainers import (
     EVA,
     BlendEVA,
+    Contrastive,
     EmpiricalEVA,
     Explanation,
     FirstOrder,
@@ -52,6 +53,7 @@ __all__ = [
     "Ball",
     "BlendEVA",
     "BoundError",
+    "Contrastive",
     "Domain",
     "EmpiricalEVA",
     "Explanation",

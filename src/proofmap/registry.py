@@ -79,6 +79,7 @@ EXPLAINER_ENTRIES: Mapping[str, ExplainerEntry] = MappingProxyType(
         "probable": ExplainerEntry("probable.probable_eva:ProbableEVA", ball=True, norm=2.0),
         "eva": ExplainerEntry("methods.eva:EVA", ball=True),
         "sufficient": ExplainerEntry("methods.sufficient:Sufficient", ball=True),
+        "contrastive": ExplainerEntry("methods.contrastive:Contrastive", ball=True),
         "targeted": ExplainerEntry("methods.eva:TargetedEVA", ball=True, target=True),
     }
 )

@@ -80,11 +80,18 @@ def sufficient_set(
         points=stored.points[holds],
         point_of=torch.stack([torch.zeros_like(stored.groups), stored.groups], 1)[holds],
         values=stored.values[holds],
-        bound=whole([found.prover.bound(found.deletion.free)]),
+        bound=whole([_bound(found)]),
         limit=whole([problem.limit]),
         least=torch.full((1,), least, dtype=torch.int64, device=free.device),
         seconds=whole([time.monotonic() - begin]),
     )
+
+
+def _bound(found: _Found) -> float:
+    """Return the proven bound of the free groups; if none could be freed, their question has not been asked yet."""
+    if not bool(found.deletion.free.any()):
+        found.prover.prove(found.deletion.free, time.monotonic())
+    return found.prover.bound(found.deletion.free)
 
 
 def _check_at_x(problem: ReasonProblem) -> None:
