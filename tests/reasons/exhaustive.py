@@ -1,4 +1,4 @@
-"""Exact answers for tiny ReLU networks: the largest margin for every set of free groups, by a mixed-integer program."""
+"""The largest margin of a tiny ReLU network for every set of free groups, by a mixed-integer program."""
 
 from __future__ import annotations
 
@@ -10,18 +10,6 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor, nn
 
 FAR = 100.0  # larger than any hidden value of these networks
-
-
-def tiny_network(seed: int, sizes: tuple[int, ...]) -> nn.Sequential:
-    """Return a ReLU network with weights large enough that balls of radius 0.4 change decisions."""
-    generator = torch.Generator().manual_seed(seed)
-    layers: list[nn.Module] = []
-    for n, m in zip(sizes[:-1], sizes[1:], strict=True):
-        layer = nn.Linear(n, m)
-        layer.weight.data = torch.randn(m, n, generator=generator)
-        layer.bias.data = 0.3 * torch.randn(m, generator=generator)
-        layers += [layer, nn.ReLU()]
-    return nn.Sequential(*layers[:-1]).double()
 
 
 def largest_margin(model: nn.Sequential, x: Tensor, low: Tensor, high: Tensor, rival: int, target: int) -> float:

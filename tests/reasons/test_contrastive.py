@@ -61,7 +61,7 @@ def test_further_sets_share_no_group() -> None:
 
 
 def test_files_slices_and_joined_explanations_keep_the_sets(tmp_path: Path) -> None:
-    model, x, _ = asked(ONE, 5)
+    model, x, _ = asked(ONE, 4)
     x = torch.cat([x, asked(ONE, 0)[1], asked(ONE, 6)[1]])
     method = pm.Contrastive(model, pm.Ball(EPS), groups=lambda _: MASK, progress=False, sets=2)
     explanation = method.explain(x)

@@ -83,7 +83,7 @@ class _ContrastSearch:
         movable = self.problem.movable
         self._attack(movable)
         if self.best is None:
-            answer = self.prover.prove(movable, self.until)
+            answer = self.prover.prove(movable, self._share)
             if answer.proven:
                 return self._result([], self.problem.groups + 1)
             if answer.delta is not None:
@@ -115,7 +115,7 @@ class _ContrastSearch:
             moved[self.groups] = ~answer.free.to(moved.device)
             if self._attack(moved):
                 continue
-            asked = self.prover.prove(moved, self.until)
+            asked = self.prover.prove(moved, self._share)
             if asked.delta is not None:
                 self._take(asked.delta, moved)
             if not asked.proven:
@@ -137,6 +137,12 @@ class _ContrastSearch:
             largest = leaves.loads[:, self.groups].sort(dim=1, descending=True).values.cumsum(1)
             needed = 1 + (leaves.constant[:, None] + largest < self.prover.limit).sum(1)
             self.least = min(self._size, max(self.least, int(needed.min())))
+
+    @property
+    def _share(self) -> float:
+        """The time at which the next proof ends."""
+        now = time.monotonic()
+        return now + self.prover.question_time_share * (self.until - now)
 
     @property
     def _size(self) -> int:
@@ -234,9 +240,7 @@ class _SharedTree(LeafTree):
     """A tree whose rows hold for every set of groups that can move, whatever was refuted before."""
 
     def restrict(self, possible: Tensor) -> None:
-        """Restrict only at the start, to the groups that can move."""
-        if bool((self.possible == possible).all()):
-            super().restrict(possible)
+        """Keep all groups possible."""
 
 
 def _new_prover(problem: ReasonProblem) -> Prover:

@@ -77,5 +77,6 @@ def _refute_or_prove(prover: Prover, asked: Tensor, free: Tensor, pool: Tensor, 
     best = int(value.argmax())
     if float(value[best]) > enough:
         return Answer(proven=False, delta=points[best]), pool
-    answer = prover.prove(asked, until)
+    now = time.monotonic()
+    answer = prover.prove(asked, now + prover.question_time_share * (until - now))
     return answer, torch.cat([pool, points[best : best + 1]]) if answer.proven else pool

@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from proofmap.inputs.membership import inner_family
-from proofmap.reasons.deletion import Deletion, delete_groups
+from proofmap.reasons.deletion import Deletion
 from proofmap.reasons.direction_model import direction_model
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.point_network import PointNetwork
 from proofmap.reasons.problem import ReasonProblem
-from proofmap.reasons.prover import Prover
+from proofmap.reasons.prover import Answer, Prover
 from proofmap.reasons.size_program import SizeProgram
 from proofmap.search.unstable_units import Units
 
@@ -36,24 +35,24 @@ _CLEAR = 1e-6  # a point must exceed the limit by this much, far more than the r
 _LEAST_SECONDS = 1.0  # a smaller set gets the witnesses of its groups even if the time is over
 
 
-@dataclass(frozen=True, eq=False)
-class LeastSize:
-    """No sufficient set keeps fewer than `least` groups that can move. `smaller`: a smaller set with its prover."""
-
-    least: int
-    smaller: tuple[Deletion, Prover] | None
-
-
 def least_size(
-    problem: ReasonProblem, units: Units | None, found: Deletion, new_prover: Callable[[], Prover], until: float
-) -> LeastSize:
-    """Bound the size of all sufficient sets, given one, until a time of `time.monotonic`.
+    problem: ReasonProblem,
+    units: Units | None,
+    found: Deletion,
+    prover: Prover,
+    delete: Callable[[Tensor, float], Deletion],
+    until: float,
+) -> tuple[Deletion, int]:
+    """Return (the smallest deletion known at the time `until`, a size that no sufficient set falls below).
+
+    Sizes count the groups that can move.
 
     Args:
         units: The network as units; None: only the moved groups of adversarial inputs bound the size.
-        new_prover: Returns a prover that takes any set of groups that can move.
+        prover: Takes any set of groups that can move.
+        delete: Frees groups in a given order until a time.
     """
-    return _LeastSize(problem, units, found, new_prover, until).run()
+    return _LeastSize(problem, units, found, prover, delete, until).run()
 
 
 class _LeastSize:
@@ -62,14 +61,14 @@ class _LeastSize:
         problem: ReasonProblem,
         units: Units | None,
         found: Deletion,
-        new_prover: Callable[[], Prover],
+        prover: Prover,
+        delete: Callable[[Tensor, float], Deletion],
         until: float,
     ) -> None:
         self.problem, self.units, self.found, self.until = problem, units, found, until
-        self.new_prover = new_prover
-        self.prover: Prover = new_prover()
-        self.network: PointNetwork = self.prover.network
-        self.stated: FreeBalls = self.prover.stated
+        self.prover, self.delete = prover, delete
+        self.network: PointNetwork = prover.network
+        self.stated: FreeBalls = prover.stated
         inner = inner_family(problem.family)
         self.inner = FreeBalls(inner)  # its points lie in the ball in exact arithmetic
         moves = problem.stated.lower < problem.stated.upper  # other entries change their category, by 1
@@ -77,7 +76,6 @@ class _LeastSize:
         self.groups: Tensor = problem.movable.nonzero().flatten()
         self.program = SizeProgram(len(self.groups))
         self.pool: list[Tensor] = [self.network.start[0]]
-        self.smaller: tuple[Deletion, Prover] | None = None
         self.with_directions: bool = (
             units is not None
             and all(level.node is None for level in units.levels)
@@ -89,7 +87,7 @@ class _LeastSize:
         """The size of the smallest set found."""
         return int((self.problem.movable & ~self.found.free).sum())
 
-    def run(self) -> LeastSize:
+    def run(self) -> tuple[Deletion, int]:
         """Alternate between the program and attacks on its answers."""
         least = 0
         most = len(self.groups)
@@ -108,7 +106,7 @@ class _LeastSize:
                 break
             most = min(most, int((~answer.free).sum()))  # the set may be sufficient
             self.program.cover(answer.free)
-        return LeastSize(least, self.smaller)
+        return self.found, least
 
     def _start(self) -> None:
         """Add the directions of the strongest rivals, and the witnesses of the given set."""
@@ -131,7 +129,7 @@ class _LeastSize:
         best = int(value.argmax())
         delta: Tensor | None = points[best]
         if not float(value[best]) > self.problem.limit + _CLEAR:
-            delta = self.prover.prove(free, self.until).delta
+            delta = self._prove(free).delta
         if delta is None or not self._cover(self.shrink * delta):
             return False
         self._add_direction(delta, free)
@@ -139,16 +137,19 @@ class _LeastSize:
 
     def _improve(self, free: Tensor) -> bool:
         """Take a set of free groups as the smallest set found if it is sufficient; return whether it is."""
-        if not self.prover.prove(free, self.until).proven:
+        if not self._prove(free).proven:
             return False
-        prover = self.new_prover()
         rest = self.problem.movable & ~free
-        order = torch.cat([free.nonzero().flatten(), rest.nonzero().flatten()])
-        again = delete_groups(prover, order, max(self.until, time.monotonic() + _LEAST_SECONDS))
+        order = torch.cat([free[self.groups].nonzero().flatten(), rest[self.groups].nonzero().flatten()])
+        again = self.delete(self.groups[order], max(self.until, time.monotonic() + _LEAST_SECONDS))
         if not again.size < self.found.size:
             return False
-        self.found, self.smaller = again, (again, prover)
+        self.found = again
         return True
+
+    def _prove(self, free: Tensor) -> Answer:
+        now = time.monotonic()
+        return self.prover.prove(free, now + self.prover.question_time_share * (self.until - now))
 
     def _add_direction(self, delta: Tensor, free: Tensor) -> None:
         """Add the direction of a point of the ball of the free groups. In boxes it is continued over all groups."""

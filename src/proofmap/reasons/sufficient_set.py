@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.reasons.deletion import Deletion, delete_groups
+from proofmap.reasons.deletion import Deletion
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.leaf_tree import LeafTree
 from proofmap.reasons.least_size import least_size
 from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.prices import group_prices, path_prices
 from proofmap.reasons.problem import ReasonProblem
-from proofmap.reasons.prover import Prover
 from proofmap.reasons.reason import Reason
+from proofmap.reasons.stages import delete_in_stages
 from proofmap.reasons.unit_network import UnitNetwork
 from proofmap.reasons.witnesses import store_witnesses
 from proofmap.rounding.point_bounds import rounding_of_bounds
@@ -29,21 +27,13 @@ _ROUNDING_SHARE = 0.95  # a point nearer to the limit than this share of the rou
 _TOLERANCE = 1e-9  # without rounding errors: a point has to exceed the limit by this much
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """A deletion with its prover, and a function that returns a new prover."""
-
-    deletion: Deletion
-    prover: Prover
-    new_prover: Callable[[], Prover]
-
-
 def sufficient_set(
-    problem: ReasonProblem, order: Tensor | None, seconds: float, smallest: float | None = None
+    problem: ReasonProblem, known: float, order: Tensor | None, seconds: float, smallest: float | None = None
 ) -> Reason:
     """Find a small sufficient set of one sample within a time limit.
 
     Args:
+        known: A proven bound of the largest form on the whole ball. If it is below the limit, no group is kept.
         order: The groups (G,) from the first to be freed; None: by prices.
         seconds: The time limit. Groups that are left then are undecided.
         smallest: Further time for a lower bound of the size of all sufficient sets, and for smaller sets.
@@ -53,24 +43,28 @@ def sufficient_set(
     """
     begin = time.monotonic()
     until = begin + seconds
-    _check_at_x(problem)
+    at_x = _bound_at_x(problem)
+    if known < problem.limit:
+        return _reason(problem, Deletion.of_all(FreeBalls(problem.stated), known), 0, begin)
     units = None
     if problem.how.method.search is not None and problem.boxes.single:
         units = problem.units(problem.enlarged)
     if units is None:
-        found = _without_tree(problem, order, until)
+        found = _without_tree(problem, order, until, at_x)
     else:
-        found = _with_tree(problem, units, order, until)
+        found = _with_tree(problem, units, order, until, at_x)
     least = 0
     if smallest is not None:
-        sized = least_size(problem, units, found.deletion, found.new_prover, time.monotonic() + smallest)
-        least = sized.least
-        if sized.smaller is not None:
-            found = _Found(*sized.smaller, found.new_prover)
-    free = found.deletion.free | ~problem.movable
-    kept = {group: delta for group, delta in found.deletion.witnesses.items() if not bool(free[group])}
+        found, least = _with_size(problem, units, found, time.monotonic() + smallest, at_x)
+    return _reason(problem, found, least, begin)
+
+
+def _reason(problem: ReasonProblem, found: Deletion, least: int, begin: float) -> Reason:
+    """Return the sets of a deletion, with stored points for its necessary groups."""
+    free = found.free | ~problem.movable
+    kept = {group: delta for group, delta in found.witnesses.items() if not bool(free[group])}
     stored = store_witnesses(problem, free, kept)
-    holds = stored.values > problem.limit + found.prover.tolerance
+    holds = stored.values > found.enough
     necessary = torch.zeros_like(free)
     necessary[stored.groups[holds]] = True
     whole = stored.values.new_tensor
@@ -80,22 +74,15 @@ def sufficient_set(
         points=stored.points[holds],
         point_of=torch.stack([torch.zeros_like(stored.groups), stored.groups], 1)[holds],
         values=stored.values[holds],
-        bound=whole([_bound(found)]),
+        bound=whole([found.bound]),
         limit=whole([problem.limit]),
         least=torch.full((1,), least, dtype=torch.int64, device=free.device),
         seconds=whole([time.monotonic() - begin]),
     )
 
 
-def _bound(found: _Found) -> float:
-    """Return the proven bound of the free groups; if none could be freed, their question has not been asked yet."""
-    if not bool(found.deletion.free.any()):
-        found.prover.prove(found.deletion.free, time.monotonic())
-    return found.prover.bound(found.deletion.free)
-
-
-def _check_at_x(problem: ReasonProblem) -> None:
-    """Raise InputError unless the forms are proven to be below the limit at x itself."""
+def _bound_at_x(problem: ReasonProblem) -> float:
+    """Return a proven bound of the forms at x itself; raise InputError unless it is below the limit."""
     value = float(problem.values(problem.family.x).max())
     if not value < problem.limit:
         raise InputError(
@@ -103,30 +90,28 @@ def _check_at_x(problem: ReasonProblem) -> None:
             f"{problem.limit:.4g}: explain the predicted class, or correct the input"
         )
     prover = OverlapProver(problem, _TOLERANCE)
-    if not prover.prove(torch.zeros_like(problem.movable), time.monotonic()).proven:
+    none = torch.zeros_like(problem.movable)
+    if not prover.prove(none, time.monotonic()).proven:
         raise InputError(
             f"nothing can be proven even if all groups are kept: the overlap at the input is {value:.4g}, and rounding "
             "errors may change the decision: rigorous=False does not cover rounding"
         )
+    return prover.bound(none)
 
 
-def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until: float) -> _Found:
-    stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
+def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until: float, at_x: float) -> Deletion:
+    """Return the best deletion by trees."""
     network = UnitNetwork(units)
-    tolerance = _TOLERANCE
-    if problem.rigorous:
-        tolerance = -_ROUNDING_SHARE * float(rounding_of_bounds(units, network.start))
+    stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
+    tolerance = _tolerance(problem, units)
     prices = path_prices(network, stated, problem.limit) if order is None else None
-
-    def new_tree() -> LeafTree:
-        return LeafTree(units, enlarged, stated, problem.movable, problem.limit, tolerance)
-
-    best: _Found | None = None
+    best: Deletion | None = None
     for _ in range(1 + (_RERUNS if order is None else 0)):
-        tree = new_tree()
-        found = _Found(delete_groups(tree, _movable_order(problem, order, prices), until), tree, new_tree)
-        if best is None or found.deletion.size < best.deletion.size:
+        found, tree = delete_in_stages(problem, units, _movable_order(problem, order, prices), tolerance, until, at_x)
+        if best is None or (found.size, len(found.open)) < (best.size, len(best.open)):
             best = found
+        if tree is None:
+            break
         prices = group_prices(tree.leaves.loads, enlarged.capacities(problem.limit - tree.leaves.constant))
         if prices is None:
             break
@@ -134,13 +119,40 @@ def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until
     return best
 
 
-def _without_tree(problem: ReasonProblem, order: Tensor | None, until: float) -> _Found:
-    def new_prover() -> OverlapProver:
-        return OverlapProver(problem, _TOLERANCE)
+def _with_size(
+    problem: ReasonProblem, units: Units | None, found: Deletion, until: float, at_x: float
+) -> tuple[Deletion, int]:
+    """Return the smallest deletion known at the time limit, and a lower bound of the size of all sufficient sets."""
 
-    prover = new_prover()
+    def delete(order: Tensor, time_limit: float) -> Deletion:
+        if units is None:
+            return _without_tree(problem, order, time_limit, at_x)
+        return delete_in_stages(problem, units, order, tolerance, time_limit, at_x)[0]
+
+    if units is None:
+        return least_size(problem, None, found, OverlapProver(problem, _TOLERANCE), delete, until)
+    tolerance = _tolerance(problem, units)
+    stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
+    tree = LeafTree(units, enlarged, stated, problem.movable, problem.limit, tolerance)
+    return least_size(problem, units, found, tree, delete, until)
+
+
+def _tolerance(problem: ReasonProblem, units: Units) -> float:
+    """Return how far above the limit a point has to be to show a group necessary; negative if rounding counts."""
+    if not problem.rigorous:
+        return _TOLERANCE
+    start = torch.zeros_like(units.rows.weight[:1])
+    return -_ROUNDING_SHARE * float(rounding_of_bounds(units, start))
+
+
+def _without_tree(problem: ReasonProblem, order: Tensor | None, until: float, at_x: float) -> Deletion:
+    """Return the deletion by separate bounds of every question."""
+    prover = OverlapProver(problem, _TOLERANCE)
     prices = path_prices(prover.network, prover.stated, problem.limit) if order is None else None
-    return _Found(delete_groups(prover, _movable_order(problem, order, prices), until), prover, new_prover)
+    found = Deletion(prover.stated, problem.limit + _TOLERANCE, until, at_x)
+    found.open += found.go_through(prover, _movable_order(problem, order, prices)).tolist()
+    found.try_again(prover)
+    return found
 
 
 def _movable_order(problem: ReasonProblem, order: Tensor | None, prices: Tensor | None) -> Tensor:

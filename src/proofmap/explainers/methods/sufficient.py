@@ -88,8 +88,8 @@ class Sufficient(Explainer):
             for n in range(len(task.x)):
                 with progress.part(n / len(task.x), (n + 1) / len(task.x)):
                     problem = reason_problem(task, n, how, overlap, self.within)
-                    own = None if order is None else order[n]
-                    parts.append(sufficient_set(problem, own, self.seconds, self.smallest))
+                    known, one = float(overlap.full[n]), None if order is None else order[n]
+                    parts.append(sufficient_set(problem, known, one, self.seconds, self.smallest))
         reason = Reason.join(parts, groups)
         scores = _NECESSARY_SCORE * reason.necessary + _UNDECIDED_SCORE * reason.undecided
         return Measured(scores.to(task.x), overlap, reason=reason)
@@ -98,11 +98,11 @@ class Sufficient(Explainer):
         """Return the groups (n, G) from the first to be freed, if the user gave scores."""
         if self.order is None:
             return None
-        each = slice(task.first, task.first + len(task.x))
-        scores = self.order.to(task.x).expand(len(task.x), -1) if self.order.ndim == 1 else self.order.to(task.x)[each]
-        if scores.shape != (len(task.x), groups):
+        scores = self.order.to(task.x).expand(task.count, -1) if self.order.ndim == 1 else self.order.to(task.x)
+        if scores.shape != (task.count, groups):
             raise InputError(
                 f"got order of shape {tuple(self.order.shape)}, expected scores of {groups} groups, for all samples or "
                 "for each"
             )
+        scores = scores[task.first : task.first + len(task.x)]
         return scores.argsort(dim=1, stable=True)
