@@ -167,9 +167,9 @@ class _ContrastSearch:
         balls = self.stated.balls(allowed)
         inside = self.pool * allowed[self.stated.mask]
         starts = [self.network.attack(balls, inside, _ATTACK_STEPS, self.problem.limit)]
-        for row in range(self.prover.network.forms if len(self.pool) == 1 else 0):
-            _, delta = self.prover.network.attack(balls, self.network.start, _ATTACK_STEPS, torch.inf, row)
-            starts.append(self.network.attack(balls, delta, 0, torch.inf))
+        if len(self.pool) == 1:  # the first attack
+            rivals = self.prover.network.attack_each_form(balls, _ATTACK_STEPS)[1]
+            starts.append(self.network.attack(balls, rivals, 0, torch.inf))
         value = torch.cat([values for values, _ in starts])
         points = torch.cat([deltas for _, deltas in starts])
         self.pool = torch.cat([points[value.topk(min(_POOL_POINTS, len(value))).indices], self.pool])[:_POOL_POINTS]

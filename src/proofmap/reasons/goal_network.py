@@ -20,13 +20,9 @@ class GoalNetwork(GraphNetwork):
         parts = [self.problem.values(x + some.view(-1, *x.shape[1:])).amin(1) for some in self.at_once(delta)]
         return torch.cat(parts)
 
-    def gradient(self, delta: Tensor, row: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return (the value (P,) of one form, by default of the smallest at each point, its gradient (P, d))."""
-        if row is not None:
-            return super().gradient(delta, row)
-        lowest = self.problem.values(self.problem.stated.x + delta.view(-1, *self.problem.stated.x.shape[1:])).argmin(1)
-        values, forms = delta.new_zeros(len(delta)), torch.zeros_like(delta)
-        for form in lowest.unique().tolist():
-            of = (lowest == form).nonzero().flatten()
-            values[of], forms[of] = super().gradient(delta[of], form)
-        return values, forms
+    def gradient(self, delta: Tensor, row: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return (the values (P,) of the forms `row`, by default of the smallest at each point, their gradients)."""
+        if row is None:
+            x = self.problem.stated.x
+            row = self.problem.values(x + delta.view(-1, *x.shape[1:])).argmin(1)
+        return super().gradient(delta, row)

@@ -39,7 +39,7 @@ from proofmap.search.unstable_units import Units, repeat_interval
 _STEPS = 7  # Polyak steps on the leaves whose rows overflow, before they are split
 _MAX_OPEN_LEAVES = 3000  # a question that needs more open leaves stays undecided
 _TARGET_SHARE = 0.02  # steps aim at this share of the margin at x below the limit, which leaves room for more groups
-_TIGHTENED_UNITS = 24  # units of a large network whose intervals are tightened after a split: those that lose most
+_TIGHTENING_COEFFICIENTS = 2**32  # multiplications to tighten intervals after a split: of the units that lose most
 _ROW_COEFFICIENTS = 2**22  # coefficients of unit rows that are bounded together
 _LOOKAHEAD_CANDIDATES = 8  # units whose halves are bounded before a leaf is split
 EASY_UNITS = 40  # with so few units, any unit that is split will do
@@ -124,8 +124,13 @@ class LeafTree(Prover):
         self.leaves: Leaves = self._with_rows(rows, x, ParameterChoice.start(x))
 
     def restrict(self, possible: Tensor) -> None:
-        """Let later rows hold for sets within these groups only: their intervals become tighter."""
+        """Let later rows hold for sets within these groups only: their intervals become tighter.
+
+        The intervals of a large network stay as they are, because it would take longer than it gains.
+        """
         self.possible = possible
+        if len(self.units) * self._row_cost > _TIGHTENING_COEFFICIENTS:
+            return
         x, _ = tighten_intervals(
             self.units,
             self.enlarged.balls(possible),
@@ -133,6 +138,11 @@ class LeafTree(Prover):
             at_once=self._at_once,
         )
         self._root = x.pick(0)
+
+    @property
+    def _row_cost(self) -> int:
+        """The multiplications to bound one row of a unit."""
+        return max(1, len(self.units) * (self.units.inputs.weight.shape[1] + len(self.units)))
 
     @property
     def _at_once(self) -> int:
@@ -296,12 +306,13 @@ class LeafTree(Prover):
         lower[each, unit] = torch.maximum(lower[each, unit], at)
         upper[each + count, unit] = torch.minimum(upper[each + count, unit], at)
         x, empty = repair_crossings(lower, upper)
-        if self.units.deep:
+        wanted = min(len(self.units), _TIGHTENING_COEFFICIENTS // (2 * count * self._row_cost))
+        if self.units.deep and wanted:
             later = torch.zeros_like(lower, dtype=torch.bool)
             for level in self.units.levels:
                 later[:, level.columns] = (unit[both] < level.start)[:, None]
-            if len(self.units) > EASY_UNITS:
-                top = losses.topk(_TIGHTENED_UNITS, dim=1).indices[both]
+            if wanted < len(self.units):
+                top = losses.topk(wanted, dim=1).indices[both]
                 later &= torch.zeros_like(later).scatter_(1, top, value=True)
             x, gone = tighten_intervals(
                 self.units, self.enlarged.balls(self.possible), x, at_once=self._at_once, wanted=later

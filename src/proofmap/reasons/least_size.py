@@ -111,14 +111,10 @@ class _LeastSize:
     def _start(self) -> None:
         """Add the directions of the strongest rivals, and the witnesses of the given set."""
         every = torch.ones_like(self.problem.movable)
-        whole, met = self.stated.balls(every), []
-        for row in range(self.network.forms):
-            value, delta = self.network.attack(whole, self.network.start, _FIRST_STEPS, torch.inf, row)
-            met.append((float(value[0]), delta[0]))
-        met.sort(key=lambda pair: -pair[0])
-        for value, delta in met[:_FIRST_DIRECTIONS]:
-            if value > self.problem.limit:
-                self._add_direction(delta, every)
+        values, points = self.network.attack_each_form(self.stated.balls(every), _FIRST_STEPS)
+        for row in values.topk(min(_FIRST_DIRECTIONS, len(values))).indices.tolist():
+            if float(values[row]) > self.problem.limit:
+                self._add_direction(points[row], every)
         for delta in self.found.witnesses.values():
             self._cover(self.shrink * delta)
 
