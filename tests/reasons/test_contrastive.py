@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.reasons.contrast import Contrast
+from proofmap.reasons.contrasts.contrast import Contrast
 from tests.reasons.exhaustive import margins_of_sets
 from tests.reasons.test_least_size import CASES, EPS, MASK, ONE, asked
 

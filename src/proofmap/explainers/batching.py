@@ -15,7 +15,7 @@ from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.onehot_boxes import OneHotBoxes
-from proofmap.reasons.contrast import Contrast
+from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.reason import Reason
 from proofmap.verify.overlap import Overlap
 

@@ -23,7 +23,7 @@ from proofmap.explainers.statements.explained_inputs import each_input, input_ro
 from proofmap.explainers.upsampling import spread
 from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
-from proofmap.reasons.contrast import Contrast
+from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.reason import Reason
 from proofmap.runtime.outward_numbers import NOT_COVERED, Guarantee, format_overlap, format_range
 from proofmap.settings import check_count

@@ -11,11 +11,11 @@ from proofmap.errors import InputError
 from proofmap.reasons.deletion import Deletion
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.leaf_tree import LeafTree
-from proofmap.reasons.least_size import least_size
 from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.prices import group_prices, path_prices
 from proofmap.reasons.problem import ReasonProblem
 from proofmap.reasons.reason import Reason
+from proofmap.reasons.sizes.least_size import least_size
 from proofmap.reasons.stages import delete_in_stages
 from proofmap.reasons.unit_network import UnitNetwork
 from proofmap.reasons.witnesses import store_witnesses

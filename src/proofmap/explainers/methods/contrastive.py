@@ -11,16 +11,16 @@ from proofmap.bounds import Exact, Method
 from proofmap.explainers.batching import Measured, Task
 from proofmap.explainers.explainer import Explainer
 from proofmap.explainers.explanation import Guarantee
-from proofmap.explainers.reason_problems import (
+from proofmap.explainers.methods.reason_problems import (
     check_limit,
     check_question,
     goal_problem,
     reason_problem,
     without_search,
 )
-from proofmap.reasons.contrast import Contrast
-from proofmap.reasons.contrast_search import contrast_sets
-from proofmap.reasons.goal_network import GoalNetwork
+from proofmap.reasons.contrasts.contrast import Contrast
+from proofmap.reasons.contrasts.contrast_search import contrast_sets
+from proofmap.reasons.contrasts.goal_network import GoalNetwork
 from proofmap.runtime import progress
 from proofmap.runtime.memory import budget
 from proofmap.runtime.precision import full_precision
@@ -34,12 +34,12 @@ from proofmap.verify.overlap import OverlapSettings
 class Contrastive(Explainer):
     """A smallest set C of groups that can change the decision: an input x + δ with δ in B, δ = 0 outside C, changes it.
 
-    `Explanation.contrast` holds the sets with their changed inputs, and `least`: no set of fewer groups can change the
-    decision. This is proven. If both numbers meet, the set is smallest. If no input of the ball changes the decision,
-    `Contrast.impossible` says so.
+    `Explanation.contrast` holds the sets with their changed inputs, and a proven lower bound of their size: no set of
+    fewer groups can change the decision. If both numbers meet, the set is smallest. It also tells where no input of the
+    ball changes the decision.
 
-    `explain(x, target=k)` asks for a change to class k. A target that is the predicted class stands for any change.
-    The bound `least` is then about class k ahead of the predicted class, so that a third class may keep both numbers
+    The target of a sample asks for a change to this class. A target that is the predicted class stands for any change.
+    The lower bound is then about the target ahead of the predicted class, so that a third class may keep both numbers
     apart.
 
     Scores are 1 for the groups of the smallest set found, 1/2 for those of the second one, and 0 for the others.
@@ -48,14 +48,14 @@ class Contrastive(Explainer):
         bounds: The method of the proofs, by default Exact().
         seconds: The time for each sample.
         sets: The largest number of sets for each sample. Further sets share no group with the ones before. They are
-            small, but `least` is not about them.
+            small, but the lower bound is not about them.
         objective: "margin"; `pm.objectives.Label` for one label; `pm.objectives.Output` for one output, with `within`.
         within: For an output: the change, in the direction of the objective, that the groups have to exceed.
-        rigorous: Cover all rounding errors in `least`, by default if their size is known (see `pm.overlap`).
+        rigorous: Cover all rounding errors in the lower bound, by default if their size is known (see `pm.overlap`).
 
     >>> e = pm.Contrastive(model, pm.Ball(0.3, domain=(0.0, 1.0)), groups=cells).explain(x)
-    >>> e.contrast.size, e.contrast.smallest
-    (tensor([2, 1]), tensor([True, True]))
+    >>> e.contrast.found
+    tensor([True, True])
     """
 
     guarantee: ClassVar[Guarantee] = "certified"

@@ -14,7 +14,7 @@ from proofmap.errors import InputError
 from proofmap.explainers.batching import Measured, Task
 from proofmap.explainers.explainer import Explainer
 from proofmap.explainers.explanation import Guarantee
-from proofmap.explainers.reason_problems import check_limit, check_question, reason_problem, without_search
+from proofmap.explainers.methods.reason_problems import check_limit, check_question, reason_problem, without_search
 from proofmap.reasons.reason import Reason
 from proofmap.reasons.sufficient_set import sufficient_set
 from proofmap.runtime import progress
@@ -43,7 +43,7 @@ class Sufficient(Explainer):
         bounds: The method of the proofs, by default Exact(), which keeps one search tree for all questions of a sample.
         seconds: The time for each sample. Groups that are left then are undecided.
         smallest: Further time for each sample, to look for smaller sets and to bound the size of all sufficient sets
-            from below: `Reason.least`. With None there is no bound.
+            from below. It may show that the set is smallest. With None there is no bound.
         order: Scores (N, G) or (G,): groups with small scores are freed first. By default the prices of a linear
             program over the rows of all rivals, and once more with the rows of the final tree.
         objective: "margin"; `pm.objectives.Label` for one label; `pm.objectives.Output` for one output, with `within`.

@@ -19,8 +19,8 @@ class Contrast:
     """Contrastive sets of moved groups.
 
     Every set has a point: an input of the ball that differs from x in the set's groups only, and whose overlap is
-    above `limit`. `least` is proven: no set of fewer groups can change the decision. It is 1 more than the number of
-    groups if no input of the ball can change it.
+    above the limit. The number `least` is proven: no set of fewer groups can change the decision. It is 1 more than the
+    number of groups if no input of the ball can change it.
 
     >>> found = pm.Contrastive(model, pm.Ball(0.3, domain=(0.0, 1.0)), groups=cells).explain(x).contrast
     >>> bool((found.least <= found.size)[found.found].all())

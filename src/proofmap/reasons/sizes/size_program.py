@@ -20,7 +20,7 @@ import torch
 from scipy.sparse import block_array, csr_array
 from torch import Tensor
 
-from proofmap.reasons.direction_model import DirectionModel
+from proofmap.reasons.sizes.direction_model import DirectionModel
 
 _COUNT_SLACK = 1e-2  # the solver's bound of a number of groups may be wrong by this much
 _LEAST_SECONDS = 0.05  # a program needs a positive time

@@ -1,4 +1,4 @@
-"""How few groups can a sufficient set keep? A lower bound for all sets, and smaller sets that are met on the way.
+"""The smallest size of sufficient sets: a lower bound for all sets, and smaller sets that are met on the way.
 
 A set of free groups is excluded if an input of its ball exceeds the limit in exact arithmetic. Rounding errors that
 proofs cover exclude no set. `size_program` frees as many groups as the inputs known so far allow. Then its answer is
@@ -19,12 +19,12 @@ from torch import Tensor
 
 from proofmap.inputs.membership import inner_family
 from proofmap.reasons.deletion import Deletion
-from proofmap.reasons.direction_model import direction_model
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.point_network import PointNetwork
 from proofmap.reasons.problem import ReasonProblem
 from proofmap.reasons.prover import Answer, Prover
-from proofmap.reasons.size_program import SizeProgram
+from proofmap.reasons.sizes.direction_model import direction_model
+from proofmap.reasons.sizes.size_program import SizeProgram
 from proofmap.search.unstable_units import Units
 
 _FIRST_DIRECTIONS = 3  # directions of the first program: those of the rivals with the largest forms

@@ -25,7 +25,7 @@ class FreeGrowth:
 
     free: Tensor
     points: dict[int, Tensor]
-    bound: float  # of the largest form on the ball of the free groups
+    bound: float  # proven, for the largest form on the ball of the free groups
 
 
 def grow_free_set(prover: Prover, free: Tensor, order: Tensor, until: float) -> FreeGrowth:

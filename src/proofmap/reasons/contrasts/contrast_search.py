@@ -20,17 +20,17 @@ import torch
 from torch import Tensor
 
 from proofmap.inputs.membership import inner_family, round_into_ball
-from proofmap.reasons.contrast import Contrast
+from proofmap.reasons.contrasts.contrast import Contrast
+from proofmap.reasons.contrasts.free_growth import grow_free_set
+from proofmap.reasons.contrasts.sparse_attack import attack_with_few
 from proofmap.reasons.free_balls import FreeBalls
-from proofmap.reasons.free_growth import grow_free_set
 from proofmap.reasons.leaf_tree import LeafTree
 from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.point_network import PointNetwork
 from proofmap.reasons.prices import path_prices
 from proofmap.reasons.problem import ReasonProblem
 from proofmap.reasons.prover import Prover
-from proofmap.reasons.size_program import SizeProgram
-from proofmap.reasons.sparse_attack import attack_with_few
+from proofmap.reasons.sizes.size_program import SizeProgram
 
 _TOLERANCE = 1e-9  # a point has to exceed the limit by this much
 _ATTACK_STEPS = 20
