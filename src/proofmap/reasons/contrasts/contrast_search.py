@@ -21,10 +21,10 @@ from torch import Tensor
 
 from proofmap.inputs.membership import inner_family, round_into_ball
 from proofmap.reasons.contrasts.contrast import Contrast
+from proofmap.reasons.contrasts.few_groups import GroupTree
 from proofmap.reasons.contrasts.free_growth import grow_free_set
 from proofmap.reasons.contrasts.sparse_attack import attack_with_few
 from proofmap.reasons.free_balls import FreeBalls
-from proofmap.reasons.leaf_tree import LeafTree
 from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.point_network import PointNetwork
 from proofmap.reasons.prices import path_prices
@@ -33,6 +33,7 @@ from proofmap.reasons.prover import Prover
 from proofmap.reasons.sizes.size_program import SizeProgram
 
 _TOLERANCE = 1e-9  # a point has to exceed the limit by this much
+_FEW_TIME_SHARE = 0.4  # largest share of the remaining time for the question about all sets with few groups
 _ATTACK_STEPS = 20
 _POOL_POINTS = 8  # points from which attacks start
 
@@ -90,6 +91,7 @@ class _ContrastSearch:
                 self.best = self._stored(answer.delta, movable)
         if self.best is not None:
             self.best = self._reduced(self.best, movable)
+        self._refine_leaves()
         self._meet()
         found = [] if self.best is None else [self.best]
         rest = movable.clone()
@@ -130,19 +132,34 @@ class _ContrastSearch:
             self.program.cover(kept[self.groups])
             self._use_leaves()
 
+    def _refine_leaves(self) -> None:
+        """Ask for all sets with fewer groups together, for as long as they are refuted, or for a share of the time."""
+        if not (isinstance(self.prover, GroupTree) and self.stated.additive):
+            return
+        until = self._share_of(_FEW_TIME_SHARE)
+        while self.least < self._size and time.monotonic() < until:
+            before = self._size
+            answer = self.prover.prove_few(before - 1, until)
+            if answer.delta is not None:
+                self._take(answer.delta, self.problem.movable)
+            self._use_leaves()
+            if self._size == before:
+                break
+
     def _use_leaves(self) -> None:
         """Raise the lower bound to the number of groups that some leaf's row needs to reach the limit."""
-        if isinstance(self.prover, LeafTree) and self.stated.additive:
-            leaves = self.prover.leaves
-            largest = leaves.loads[:, self.groups].sort(dim=1, descending=True).values.cumsum(1)
-            needed = 1 + (leaves.constant[:, None] + largest < self.prover.limit).sum(1)
-            self.least = min(self._size, max(self.least, int(needed.min())))
+        if isinstance(self.prover, GroupTree) and self.stated.additive:
+            needed = int(self.prover.needed(self.prover.leaves).min())
+            self.least = min(self._size, max(self.least, needed))
 
     @property
     def _share(self) -> float:
         """The time at which the next proof ends."""
+        return self._share_of(self.prover.question_time_share)
+
+    def _share_of(self, share: float) -> float:
         now = time.monotonic()
-        return now + self.prover.question_time_share * (self.until - now)
+        return now + share * (self.until - now)
 
     @property
     def _size(self) -> int:
@@ -222,6 +239,7 @@ class _ContrastSearch:
         return found
 
     def _result(self, found: list[ChangedInput], least: int) -> Contrast:
+        least = self.problem.groups + 1 if least > len(self.groups) else least
         x, whole = self.problem.family.x, self.problem.stated.eps.new_tensor
         none = torch.zeros_like(self.problem.movable)[None]
         owner = torch.zeros(len(found), dtype=torch.int64, device=x.device)
@@ -236,13 +254,6 @@ class _ContrastSearch:
         )
 
 
-class _SharedTree(LeafTree):
-    """A tree whose rows hold for every set of groups that can move, whatever was refuted before."""
-
-    def restrict(self, possible: Tensor) -> None:
-        """Keep all groups possible."""
-
-
 def _new_prover(problem: ReasonProblem) -> Prover:
     """Return a tree if the network has units, else a prover that bounds every question anew."""
     units = None
@@ -251,4 +262,4 @@ def _new_prover(problem: ReasonProblem) -> Prover:
     if units is None:
         return OverlapProver(problem, _TOLERANCE)
     stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
-    return _SharedTree(units, enlarged, stated, problem.movable, problem.limit, _TOLERANCE)
+    return GroupTree(units, enlarged, stated, problem.movable, problem.limit, _TOLERANCE)
