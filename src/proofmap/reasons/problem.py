@@ -41,7 +41,7 @@ class ReasonProblem:
 
     @property
     def rigorous(self) -> bool:
-        """Whether proofs cover all rounding errors."""
+        """True if proofs cover all rounding errors."""
         return self.how.rigorous
 
     @cached_property
