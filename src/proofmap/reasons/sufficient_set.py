@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.reasons.deletion import Deletion
+from proofmap.reasons.deletion import GroupDeletion
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.leaf_tree import LeafTree
 from proofmap.reasons.overlap_prover import OverlapProver
@@ -45,7 +45,7 @@ def sufficient_set(
     until = begin + seconds
     at_x = _bound_at_x(problem)
     if known < problem.limit:
-        return _reason(problem, Deletion.of_all(FreeBalls(problem.stated), known), 0, begin)
+        return _reason(problem, GroupDeletion.of_all(FreeBalls(problem.stated), known), 0, begin)
     units = None
     if problem.how.method.search is not None and problem.boxes.single:
         units = problem.units(problem.enlarged)
@@ -59,7 +59,7 @@ def sufficient_set(
     return _reason(problem, found, least, begin)
 
 
-def _reason(problem: ReasonProblem, found: Deletion, least: int, begin: float) -> Reason:
+def _reason(problem: ReasonProblem, found: GroupDeletion, least: int, begin: float) -> Reason:
     """Return the sets of a deletion, with stored points for its necessary groups."""
     free = found.free | ~problem.movable
     kept = {group: delta for group, delta in found.witnesses.items() if not bool(free[group])}
@@ -99,13 +99,13 @@ def _bound_at_x(problem: ReasonProblem) -> float:
     return prover.bound(none)
 
 
-def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until: float, at_x: float) -> Deletion:
+def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until: float, at_x: float) -> GroupDeletion:
     """Return the best deletion by trees."""
     network = UnitNetwork(units)
     stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
     tolerance = _tolerance(problem, units)
     prices = path_prices(network, stated, problem.limit) if order is None else None
-    best: Deletion | None = None
+    best: GroupDeletion | None = None
     for _ in range(1 + (_RERUNS if order is None else 0)):
         found, tree = delete_in_stages(problem, units, _movable_order(problem, order, prices), tolerance, until, at_x)
         if best is None or (found.size, len(found.open)) < (best.size, len(best.open)):
@@ -120,11 +120,11 @@ def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until
 
 
 def _with_size(
-    problem: ReasonProblem, units: Units | None, found: Deletion, until: float, at_x: float
-) -> tuple[Deletion, int]:
+    problem: ReasonProblem, units: Units | None, found: GroupDeletion, until: float, at_x: float
+) -> tuple[GroupDeletion, int]:
     """Return the smallest deletion known at the time limit, and a lower bound of the size of all sufficient sets."""
 
-    def delete(order: Tensor, time_limit: float) -> Deletion:
+    def delete(order: Tensor, time_limit: float) -> GroupDeletion:
         if units is None:
             return _without_tree(problem, order, time_limit, at_x)
         return delete_in_stages(problem, units, order, tolerance, time_limit, at_x)[0]
@@ -145,11 +145,11 @@ def _tolerance(problem: ReasonProblem, units: Units) -> float:
     return -_ROUNDING_SHARE * float(rounding_of_bounds(units, start))
 
 
-def _without_tree(problem: ReasonProblem, order: Tensor | None, until: float, at_x: float) -> Deletion:
+def _without_tree(problem: ReasonProblem, order: Tensor | None, until: float, at_x: float) -> GroupDeletion:
     """Return the deletion by separate bounds of every question."""
     prover = OverlapProver(problem, _TOLERANCE)
     prices = path_prices(prover.network, prover.stated, problem.limit) if order is None else None
-    found = Deletion(prover.stated, problem.limit + _TOLERANCE, until, at_x)
+    found = GroupDeletion(prover.stated, problem.limit + _TOLERANCE, until, at_x)
     found.open += found.go_through(prover, _movable_order(problem, order, prices)).tolist()
     found.try_again(prover)
     return found

@@ -29,7 +29,7 @@ from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.point_network import PointNetwork
 from proofmap.reasons.prices import path_prices
 from proofmap.reasons.problem import ReasonProblem
-from proofmap.reasons.prover import Prover
+from proofmap.reasons.prover import SufficiencyProver
 from proofmap.reasons.sizes.size_program import SizeProgram
 
 _TOLERANCE = 1e-9  # a point has to exceed the limit by this much
@@ -69,7 +69,7 @@ class _ContrastSearch:
     def __init__(self, problem: ReasonProblem, goal: PointNetwork | None, until: float) -> None:
         self.problem, self.until = problem, until
         self.begin: float = time.monotonic()
-        self.prover: Prover = _new_prover(problem)
+        self.prover: SufficiencyProver = _new_prover(problem)
         self.network: PointNetwork = goal or self.prover.network
         self.stated: FreeBalls = self.prover.stated
         self.exact = inner_family(problem.family)
@@ -254,7 +254,7 @@ class _ContrastSearch:
         )
 
 
-def _new_prover(problem: ReasonProblem) -> Prover:
+def _new_prover(problem: ReasonProblem) -> SufficiencyProver:
     """Return a tree if the network has units, else a prover that bounds every question anew."""
     units = None
     if problem.how.method.search is not None and problem.boxes.single:

@@ -1,7 +1,7 @@
 """A tree that also answers for all sets of at most k groups together, with the same rows.
 
-The largest form on a leaf is at most its constant plus the k largest loads. So one question covers all sets of k groups:
-{δ in B : at most k groups move}. It is a union of boxes, so that this holds for p = inf alone.
+The largest form on a leaf is at most its constant plus the k largest loads. So one question covers all sets of k
+groups: {δ in B : at most k groups move}. It is a union of boxes for p = inf. Other norms have no such sum of loads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.leaf_tree import LeafTree, Leaves
-from proofmap.reasons.prover import Answer
+from proofmap.reasons.prover import ProofAnswer
 from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.branching import Brancher
 
@@ -43,22 +43,22 @@ class GroupTree(LeafTree):
         """Keep all groups possible."""
 
     def needed(self, leaves: Leaves) -> Tensor:
-        """Return how many groups have to move (L,) so that the leaves' rows reach the limit; one more than all: never."""
+        """Return how many groups have to move (L,) so that the rows reach the limit; one more than all: no set does."""
         largest = leaves.loads[:, self.possible].sort(dim=1, descending=True).values.cumsum(1)
         return 1 + (leaves.constant[:, None] + largest < self.limit).sum(1)
 
-    def prove_few(self, most: int, until: float) -> Answer:
+    def prove_few(self, most: int, until: float) -> ProofAnswer:
         """Prove or refute that no `most` groups make a form reach the limit. The leaves improve in any case."""
         enlarged, stated = FewGroups(self.enlarged, self.possible, most), FewGroups(self.stated, self.possible, most)
         brancher = Brancher(self.units, self.enlarged.balls(self.possible))
         done, open_ = list[Leaves](), self.leaves
-        answer = Answer(proven=False)
+        answer = ProofAnswer(proven=False)
         while True:
             over = self.needed(open_) <= most
             done.append(open_.pick(~over))
             open_ = open_.pick(over)
             if not len(open_):
-                answer = Answer(proven=bool(all((self.needed(part) > most).all() for part in done)))
+                answer = ProofAnswer(proven=bool(all((self.needed(part) > most).all() for part in done)))
                 break
             if time.monotonic() > until:
                 break
@@ -66,7 +66,7 @@ class GroupTree(LeafTree):
             first[(open_.constant + open_.loads.sum(1)).topk(min(_LEAVES_AT_ONCE, len(open_))).indices] = True
             left, (tight, losses, delta) = open_.pick(~first), self._tighten(open_.pick(first), enlarged, stated)
             if delta is not None:
-                answer, open_ = Answer(proven=False, delta=delta), Leaves.join([left, tight])
+                answer, open_ = ProofAnswer(proven=False, delta=delta), Leaves.join([left, tight])
                 break
             below = self.needed(tight) > most
             linear = (losses <= 0).all(1)  # nothing is left to split

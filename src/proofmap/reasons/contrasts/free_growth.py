@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proofmap.reasons.prover import Answer, Prover
+from proofmap.reasons.prover import ProofAnswer, SufficiencyProver
 
 _POOL_POINTS = 8  # points near the boundary that are kept
 _POOL_STEPS, _PROOF_STEPS = 3, 8  # attack steps that renew the pool, and before a proof
@@ -28,7 +28,7 @@ class FreeGrowth:
     bound: float  # proven, for the largest form on the ball of the free groups
 
 
-def grow_free_set(prover: Prover, free: Tensor, order: Tensor, until: float) -> FreeGrowth:
+def grow_free_set(prover: SufficiencyProver, free: Tensor, order: Tensor, until: float) -> FreeGrowth:
     """Free further groups in the given order (n,), starting from a proven set (G,), until a time of `monotonic`."""
     free, rest, size = free.clone(), order[~free[order]], 1
     pool, points, enough = prover.network.start, dict[int, Tensor](), prover.limit + prover.tolerance
@@ -66,7 +66,9 @@ def grow_free_set(prover: Prover, free: Tensor, order: Tensor, until: float) -> 
     return FreeGrowth(free, points, prover.bound(free))
 
 
-def _refute_or_prove(prover: Prover, asked: Tensor, free: Tensor, pool: Tensor, until: float) -> tuple[Answer, Tensor]:
+def _refute_or_prove(
+    prover: SufficiencyProver, asked: Tensor, free: Tensor, pool: Tensor, until: float
+) -> tuple[ProofAnswer, Tensor]:
     """Attack the asked groups (G,) from a pool of points of the free ones, then prove: (answer, pool)."""
     balls, enough = prover.stated.balls(asked), prover.limit + prover.tolerance
     start = pool
@@ -76,7 +78,7 @@ def _refute_or_prove(prover: Prover, asked: Tensor, free: Tensor, pool: Tensor, 
     value, points = prover.network.attack(balls, start, _PROOF_STEPS, enough)
     best = int(value.argmax())
     if float(value[best]) > enough:
-        return Answer(proven=False, delta=points[best]), pool
+        return ProofAnswer(proven=False, delta=points[best]), pool
     now = time.monotonic()
     answer = prover.prove(asked, now + prover.question_time_share * (until - now))
     return answer, torch.cat([pool, points[best : best + 1]]) if answer.proven else pool

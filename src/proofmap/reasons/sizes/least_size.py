@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from proofmap.inputs.membership import inner_family
-from proofmap.reasons.deletion import Deletion
+from proofmap.reasons.deletion import GroupDeletion
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.point_network import PointNetwork
 from proofmap.reasons.problem import ReasonProblem
-from proofmap.reasons.prover import Answer, Prover
+from proofmap.reasons.prover import ProofAnswer, SufficiencyProver
 from proofmap.reasons.sizes.direction_model import direction_model
 from proofmap.reasons.sizes.size_program import SizeProgram
 from proofmap.search.unstable_units import Units
@@ -38,11 +38,11 @@ _LEAST_SECONDS = 1.0  # a smaller set gets the witnesses of its groups even if t
 def least_size(
     problem: ReasonProblem,
     units: Units | None,
-    found: Deletion,
-    prover: Prover,
-    delete: Callable[[Tensor, float], Deletion],
+    found: GroupDeletion,
+    prover: SufficiencyProver,
+    delete: Callable[[Tensor, float], GroupDeletion],
     until: float,
-) -> tuple[Deletion, int]:
+) -> tuple[GroupDeletion, int]:
     """Return (the smallest deletion known at the time `until`, a size that no sufficient set falls below).
 
     Sizes count the groups that can move.
@@ -60,9 +60,9 @@ class _LeastSize:
         self,
         problem: ReasonProblem,
         units: Units | None,
-        found: Deletion,
-        prover: Prover,
-        delete: Callable[[Tensor, float], Deletion],
+        found: GroupDeletion,
+        prover: SufficiencyProver,
+        delete: Callable[[Tensor, float], GroupDeletion],
         until: float,
     ) -> None:
         self.problem, self.units, self.found, self.until = problem, units, found, until
@@ -87,7 +87,7 @@ class _LeastSize:
         """The size of the smallest set found."""
         return int((self.problem.movable & ~self.found.free).sum())
 
-    def run(self) -> tuple[Deletion, int]:
+    def run(self) -> tuple[GroupDeletion, int]:
         """Alternate between the program and attacks on its answers."""
         least = 0
         most = len(self.groups)
@@ -143,7 +143,7 @@ class _LeastSize:
         self.found = again
         return True
 
-    def _prove(self, free: Tensor) -> Answer:
+    def _prove(self, free: Tensor) -> ProofAnswer:
         now = time.monotonic()
         return self.prover.prove(free, now + self.prover.question_time_share * (self.until - now))
 
