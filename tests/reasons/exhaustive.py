@@ -12,6 +12,7 @@ from torch import Tensor, nn
 FAR = 100.0  # larger than any hidden value of these networks
 
 
+@torch.no_grad()
 def largest_margin(model: nn.Sequential, x: Tensor, low: Tensor, high: Tensor, rival: int, target: int) -> float:
     """Return the largest f_rival - f_target for δ in a box, x (d,)."""
     linear = [layer for layer in model if isinstance(layer, nn.Linear)]
@@ -54,9 +55,8 @@ def margins_of_sets(
     model: nn.Sequential, x: Tensor, eps: float, mask: Tensor, rivals: list[int], target: int
 ) -> dict[tuple[bool, ...], float]:
     """Return the largest margin of the rivals for every set of free groups, x (d,)."""
-    with torch.no_grad():
-        found = {}
-        for free in product((False, True), repeat=int(mask.max()) + 1):
-            width = eps * torch.tensor(free)[mask].double()
-            found[free] = max(largest_margin(model, x, -width, width, rival, target) for rival in rivals)
+    found = {}
+    for free in product((False, True), repeat=int(mask.max()) + 1):
+        width = eps * torch.tensor(free)[mask].double()
+        found[free] = max(largest_margin(model, x, -width, width, rival, target) for rival in rivals)
     return found

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
 
 import proofmap as pm
+from proofmap.errors import InputError
+from proofmap.reasons.contrasts import contrast_search
 from proofmap.reasons.contrasts.contrast import Contrast
-from tests.reasons.exhaustive import margins_of_sets
+from tests.reasons.cases import network
+from tests.reasons.exhaustive import largest_margin, margins_of_sets
 from tests.reasons.test_least_size import CASES, EPS, MASK, ONE, asked
 
 
@@ -20,8 +24,15 @@ def contrasted(model: torch.nn.Module, x: torch.Tensor, target: int | None = Non
     return contrast
 
 
+@pytest.mark.parametrize("share", [0.4, 0.0])
 @pytest.mark.parametrize(("sizes", "seed"), CASES)
-def test_the_set_is_the_smallest_that_changes_the_decision(sizes: tuple[int, ...], seed: int) -> None:
+def test_the_set_is_the_smallest_that_changes_the_decision(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], seed: int, share: float
+) -> None:
+    """With a share of 0 the tree is not asked about all sets of few groups: hitting sets alone raise the bound."""
+    monkeypatch.setattr(contrast_search, "_FEW_TIME_SHARE", share)
+    if not share:
+        monkeypatch.setattr(contrast_search._ContrastSearch, "_use_leaves", lambda self: None)
     model, x, truth = asked(sizes, seed)
     contrast = contrasted(model, x)
     sizes = [sum(free) for free, margin in truth.items() if margin > 0]
@@ -51,6 +62,56 @@ def test_a_chosen_class_is_reached(sizes: tuple[int, ...], seed: int) -> None:
             assert int(model(contrast.point(0)[None]).argmax()) == goal
         elif not ahead:
             assert contrast.impossible.tolist() == [True]
+
+
+def test_one_hot_blocks_change_their_category() -> None:
+    """The truth is asked for every category of the block, with the other groups as boxes."""
+    mask, blocks = torch.tensor([[0, 1, 2, 2, 2, 3]]), torch.eye(3, dtype=torch.float64)
+    radii = torch.tensor([[0.6, 0.6, 1.0, 1.0, 1.0, 0.6]], dtype=torch.float64)
+    ball = pm.Ball(radii, domain=(0.0, 1.0), one_hot=((2, 3, 4),))
+    with_block = 0
+    for seed in (0, 1, 3):
+        model = network(seed, ONE).double()
+        x = torch.rand(1, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        x[0, 2:5] = blocks[seed % 3]
+        target = int(model(x).argmax())
+        rivals = [c for c in range(3) if c != target]
+        sizes = []
+        for category in range(3):
+            start = x.clone()
+            start[0, 2:5] = blocks[category]
+            low, high = -(start[0] - 0.6).clamp(0, 1) + start[0], (start[0] + 0.6).clamp(0, 1) - start[0]
+            for free in product((False, True), repeat=3):
+                moves = torch.tensor([free[0], free[1], False, False, False, free[2]]).double()
+                reach = [largest_margin(model, start[0], -low * moves, high * moves, rival, target) for rival in rivals]
+                if max(reach) > 0:
+                    sizes.append(sum(free) + (category != seed % 3))
+        contrast = pm.Contrastive(model, ball, groups=mask, progress=False).explain(x).contrast
+        assert contrast is not None
+        assert bool(contrast.found[0]) == bool(sizes)
+        if sizes:
+            assert int(contrast.least) <= min(sizes) <= int(contrast.size)
+            assert int(model(contrast.point(0)[None]).argmax()) != target
+            assert sorted(contrast.point(0)[2:5].tolist()) == [0.0, 0.0, 1.0]
+            with_block += bool(contrast.moved[0, 2])
+    assert with_block
+
+
+def test_without_a_search_the_bound_still_holds() -> None:
+    for case in CASES[:3]:
+        model, x, truth = asked(*case)
+        sizes = [sum(free) for free, margin in truth.items() if margin > 0]
+        contrast = contrasted(model, x, bounds=pm.bounds.Backward())
+        assert int(contrast.least) <= min(sizes) <= int(contrast.size)
+
+
+def test_a_decision_that_does_not_hold_is_refused() -> None:
+    x = torch.rand(1, 6, dtype=torch.float64)
+    zero = torch.nn.Sequential(torch.nn.Linear(6, 2)).double()
+    zero[0].weight.data.zero_()
+    zero[0].bias.data.zero_()
+    with pytest.raises(InputError, match="does not hold at the input itself"):
+        contrasted(zero, x)
 
 
 def test_further_sets_share_no_group() -> None:

@@ -40,7 +40,10 @@ class GraphNetwork(PointNetwork):
 
     def at_once(self, delta: Tensor) -> Sequence[Tensor]:
         """Split points into parts that are evaluated together."""
-        return delta.split(max(1, _VALUES_AT_ONCE // sum(node.size for node in self.problem.graph.nodes)))
+        parts: Sequence[Tensor] = delta.split(
+            max(1, _VALUES_AT_ONCE // sum(node.size for node in self.problem.graph.nodes))
+        )
+        return parts
 
     def gradient(self, delta: Tensor, row: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return (the values of the forms `row` (P,), by default of the largest at each point, their gradients (P, d)).

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from proofmap.errors import InputError
 from proofmap.inputs.membership import inner_family, round_into_ball
 from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.contrasts.few_groups import GroupTree
-from proofmap.reasons.contrasts.free_growth import grow_free_set
 from proofmap.reasons.contrasts.sparse_attack import attack_with_few
+from proofmap.reasons.deletion import GroupDeletion
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.point_network import PointNetwork
@@ -61,7 +62,16 @@ def contrast_sets(problem: ReasonProblem, goal: PointNetwork | None, sets: int, 
         goal: The network whose margin exceeds the limit exactly where the decision changes as wished; None: the forms.
         sets: The largest number of sets.
         seconds: The time limit.
+
+    Raises:
+        InputError: The decision does not hold at x itself.
     """
+    value = float(problem.values(problem.family.x).max())
+    if not value < problem.limit:
+        raise InputError(
+            f"the decision does not hold at the input itself: the overlap is {value:.4g}, expected less than "
+            f"{problem.limit:.4g}: correct the input"
+        )
     return _ContrastSearch(problem, goal, time.monotonic() + seconds).run(sets)
 
 
@@ -126,11 +136,17 @@ class _ContrastSearch:
                 continue
             key = prices if turn % 2 else prices - (1 + prices.max()) * used
             turn += 1
-            grown = grow_free_set(self.prover, moved, key.argsort(stable=True), self.until)
-            kept = self.problem.movable & ~grown.free
+            kept = self.problem.movable & ~self._grown(moved, key.argsort(stable=True))
             used += kept
             self.program.cover(kept[self.groups])
             self._use_leaves()
+
+    def _grown(self, free: Tensor, order: Tensor) -> Tensor:
+        """Return a largest set of groups (G,) that holds a proven one, freed in the given order."""
+        run = GroupDeletion(self.stated, self.prover.limit + self.prover.tolerance, self.until, self.prover.bound(free))
+        run.free = free.clone()
+        run.go_through(self.prover, order[(self.problem.movable & ~free)[order]])
+        return run.free
 
     def _refine_leaves(self) -> None:
         """Ask for all sets with fewer groups together, for as long as they are refuted, or for a share of the time."""

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from proofmap.inputs.family import Family
@@ -35,8 +34,8 @@ _INTERVAL_SLACK = 1e-9  # widens the intervals of the units, relative to their s
 class DirectionModel:
     """Rows low <= of_groups f + of_units h <= high, for the free groups f and the model's own variables h."""
 
-    of_groups: csr_array  # (rows, n): the groups that can move
-    of_own: csr_array  # (rows, own)
+    of_groups: np.ndarray  # (rows, n): the groups that can move
+    of_own: np.ndarray  # (rows, own)
     low: np.ndarray
     high: np.ndarray
     binary: np.ndarray  # (own,) 1 for variables `on`
@@ -91,7 +90,7 @@ def direction_model(
     ]
     weight, mix, least, most = (torch.cat([part[k] for part in parts]).cpu().numpy() for k in range(4))
     binary = np.concatenate([np.zeros(count), np.full(turns, float(exact))])
-    return DirectionModel(csr_array(weight), csr_array(mix), least, most, binary, top.cpu().numpy())
+    return DirectionModel(weight, mix, least, most, binary, top.cpu().numpy())
 
 
 def _along(units: Units, balls: FreeBalls, direction: Tensor, groups: Tensor) -> Units:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from scipy.sparse import block_array, csr_array
 from torch import Tensor
 
 from proofmap.reasons.sizes.direction_model import DirectionModel
@@ -33,7 +32,6 @@ class SizeAnswer:
 
     least: int
     free: Tensor | None
-    optimal: bool  # whether no answer of the program keeps fewer groups than `free`, or no answer exists
 
 
 @dataclass(eq=False)
@@ -48,22 +46,22 @@ class SizeProgram:
         """State that not all of these groups (n,) can be free."""
         self.covers.append(moved.cpu().numpy())
 
-    def solve(self, least: int, below: int, until: float, *, gap: float = 0.0) -> SizeAnswer:
-        """Look for an answer with at least `least` and fewer than `below` kept groups, until a time of `monotonic`.
-
-        gap: the relative gap at which the solver may stop.
-        """
+    def solve(self, least: int, below: int, until: float) -> SizeAnswer:
+        """Look for an answer with at least `least` and fewer than `below` kept groups, until a time of `monotonic`."""
         from scipy.optimize import Bounds, LinearConstraint, milp  # imported here, because it is slow
+        from scipy.sparse import block_array, csr_array
 
         n, own = self.groups, [len(model.top) for model in self.models]
         cost = np.concatenate([-np.ones(n), np.zeros(sum(own))])
         count = csr_array(np.ones((1, n)))
         rows = [count, *(csr_array(cover[None].astype(float)) for cover in self.covers)]
-        blocks: list[list[csr_array | None]] = [[row, *([None] * len(own))] for row in rows]
-        low = [[n - below + 1.0], *([-np.inf] for _ in self.covers)]
-        high = [[n - float(least)], *([cover.sum() - 1.0] for cover in self.covers)]
+        blocks = [[row, *([None] * len(own))] for row in rows]
+        low = [np.array([n - below + 1.0]), np.full(len(self.covers), -np.inf)]
+        high = [np.array([n - float(least)]), np.array([cover.sum() - 1.0 for cover in self.covers])]
         for k, model in enumerate(self.models):
-            blocks.append([model.of_groups, *(model.of_own if j == k else None for j in range(len(own)))])
+            blocks.append(
+                [csr_array(model.of_groups), *(csr_array(model.of_own) if j == k else None for j in range(len(own)))]
+            )
             low.append(model.low)
             high.append(model.high)
         top = np.concatenate([np.ones(n), *(model.top for model in self.models)])
@@ -72,12 +70,12 @@ class SizeProgram:
             constraints=LinearConstraint(block_array(blocks, format="csr"), np.concatenate(low), np.concatenate(high)),
             integrality=np.concatenate([np.ones(n), *(model.binary for model in self.models)]),
             bounds=Bounds(0 * top, top),
-            options={"time_limit": max(_LEAST_SECONDS, until - time.monotonic()), "mip_rel_gap": gap},
+            options={"time_limit": max(_LEAST_SECONDS, until - time.monotonic()), "mip_rel_gap": 0.0},
         )
         if answer.status == _INFEASIBLE:
-            return SizeAnswer(below, None, optimal=True)
+            return SizeAnswer(below, None)
         dual = answer.mip_dual_bound
         if dual is not None and np.isfinite(dual):
             least = max(least, int(np.ceil(n + dual - _COUNT_SLACK)))
         free = None if answer.x is None else torch.as_tensor(answer.x[:n] > 0.5)
-        return SizeAnswer(min(least, below), free, answer.status == 0 and gap == 0)
+        return SizeAnswer(min(least, below), free)
