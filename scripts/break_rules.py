@@ -52,6 +52,9 @@ FOLLOWED, LAYERS, MASKED = (
     "tests/graph/torch/operators/test_layers.py",
     "tests/graph/builder/test_softmax_layers.py",
 )
+LEAST_SIZE, CONTRASTIVE = "tests/reasons/test_least_size.py", "tests/reasons/test_contrastive.py"
+FEW_GROUPS = "tests/reasons/test_few_groups.py"
+SMALLEST_CHANGE = f"{CONTRASTIVE}::test_the_set_is_the_smallest_that_changes_the_decision"
 ROUNDED = "tests/rounding/test_bound_errors.py"
 CURVES_CHECKED = "tests/proof/test_check_curves.py"
 OF_PRODUCTS, OF_NORMS = "tests/rounding/test_product_errors.py", "tests/rounding/test_norm_errors.py"
@@ -2563,6 +2566,23 @@ BREAKS = [
     Break("inputs/loader_samples.py", "len(batch) in (1, 2)", "len(batch) > 0", LOADERS),
     Break("metrics/function_metric.py", "if values.shape != case.target.shape:", "if False:", FUNCTION),
     Break("metrics/function_metric.py", '"higher_is_better", self.higher)', '"higher_is_better", True)', FUNCTION),
+    Break("reasons/sizes/size_program.py", "n + dual - _COUNT_SLACK", "n + dual + 1", LEAST_SIZE),
+    Break("reasons/sizes/size_program.py", "cover.sum() - 1.0 for", "cover.sum() - 2.0 for", LEAST_SIZE),
+    Break("reasons/sizes/direction_model.py", "z.bias[bent] - low[bent])", "z.bias[bent])", LEAST_SIZE),
+    Break("reasons/sizes/least_size.py", "self.found = again", "pass", LEAST_SIZE),
+    Break("reasons/contrasts/few_groups.py", "return 1 + (", "return 2 + (", FEW_GROUPS),
+    Break("reasons/contrasts/few_groups.py", "corner * moved[:, self.balls.mask]", "corner", FEW_GROUPS),
+    Break("reasons/contrasts/contrast_search.py", "& ~self._grown(", "& self._grown(", SMALLEST_CHANGE),
+    Break(
+        "reasons/contrasts/contrast_search.py",
+        "if not value > self.problem.limit + _TOLERANCE:",
+        "if False:",
+        CONTRASTIVE,
+    ),
+    Break("reasons/contrasts/contrast.py", "return self.least > self.groups", "return ~self.found", CONTRASTIVE),
+    Break(
+        "reasons/contrasts/goal_network.py", ".amin(1)", ".amax(1)", f"{CONTRASTIVE}::test_a_chosen_class_is_reached"
+    ),
 ]
 
 
