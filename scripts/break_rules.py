@@ -53,7 +53,7 @@ FOLLOWED, LAYERS, MASKED = (
     "tests/graph/builder/test_softmax_layers.py",
 )
 LEAST_SIZE, CONTRASTIVE = "tests/reasons/test_least_size.py", "tests/reasons/test_contrastive.py"
-FEW_GROUPS = "tests/reasons/test_few_groups.py"
+CONTRAST, FEW_GROUPS = "tests/reasons/test_contrast.py", "tests/reasons/test_few_groups.py"
 SMALLEST_CHANGE = f"{CONTRASTIVE}::test_the_set_is_the_smallest_that_changes_the_decision"
 ROUNDED = "tests/rounding/test_bound_errors.py"
 CURVES_CHECKED = "tests/proof/test_check_curves.py"
@@ -2579,7 +2579,7 @@ BREAKS = [
         "if False:",
         CONTRASTIVE,
     ),
-    Break("reasons/contrasts/contrast.py", "return self.least > self.groups", "return ~self.found", CONTRASTIVE),
+    Break("reasons/contrasts/contrast.py", "return self.least > self.groups", "return ~self.found", CONTRAST),
     Break(
         "reasons/contrasts/goal_network.py", ".amin(1)", ".amax(1)", f"{CONTRASTIVE}::test_a_chosen_class_is_reached"
     ),

@@ -36,7 +36,9 @@ class Contrastive(Explainer):
 
     `Explanation.contrast` holds the sets with their changed inputs, and a proven lower bound of their size: no set of
     fewer groups can change the decision. If both numbers meet, the set is smallest. It also tells where no input of the
-    ball changes the decision.
+    ball changes the decision. For p = inf, the bound comes from the rows of a search tree, whose rounding errors are
+    covered. It may also come from sufficient sets that every contrastive set has to meet: HiGHS counts how many groups
+    that takes.
 
     The target of a sample asks for a change to this class. A target that is the predicted class stands for any change.
     The lower bound is then about the target ahead of the predicted class, so that a third class may keep both numbers

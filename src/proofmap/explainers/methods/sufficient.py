@@ -43,7 +43,8 @@ class Sufficient(Explainer):
         bounds: The method of the proofs, by default Exact(), which keeps one search tree for all questions of a sample.
         seconds: The time for each sample. Groups that are left then are undecided.
         smallest: Further time for each sample, to look for smaller sets and to bound the size of all sufficient sets
-            from below. It may show that the set is smallest. With None there is no bound.
+            from below. It may show that the set is smallest. With None there is no bound. The bound relies on HiGHS, a
+            solver in float64: it stays far away from the solver's tolerances, but no certificate repeats it.
         order: Scores (N, G) or (G,): groups with small scores are freed first. By default the prices of a linear
             program over the rows of all rivals, and once more with the rows of the final tree.
         objective: "margin"; `pm.objectives.Label` for one label; `pm.objectives.Output` for one output, with `within`.
