@@ -2451,6 +2451,7 @@ BREAKS = [
         JOINED,
     ),
     Break("explainers/samples/concatenation.py", "(o.certified, o.rigorous, ", "(o.certified, ", JOINED),
+    Break("explainers/samples/sample_choice.py", "(which.ndim or which.dtype == torch.bool)", "which.ndim > 1", INDEXED),
     Break("explainers/samples/sample_choice.py", "if len(entries) != count:", "if len(entries) < 0:", INDEXED),
     Break(
         "explainers/explanation.py", "ball_of_samples(self.made_from[1], which, self.x)", "self.made_from[1]", INDEXED

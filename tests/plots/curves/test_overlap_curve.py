@@ -207,3 +207,9 @@ def test_bounds_of_one_ball_hold_for_others() -> None:
     assert high[0, 0] == -0.5
     assert -1e-30 < float(high[0, 1]) < 0
     assert high[0, 2] == 1.0
+
+
+def test_a_notebook_shows_the_figure(found: OverlapCurve) -> None:
+    image = found[0]._repr_png_()
+    assert image is not None
+    assert image.startswith(b"\x89PNG")

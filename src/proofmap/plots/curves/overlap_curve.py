@@ -95,6 +95,10 @@ class OverlapCurve:
         many = f"{plural(len(self), 'sample')}, {plural(len(self.eps), 'radius', 'radii')}"
         return f"OverlapCurve({many}, {ends}; certified radius {radii}{rounding})"
 
+    def _repr_png_(self) -> bytes | None:
+        """Return the figure for notebooks."""
+        return self.plot()._repr_png_()
+
     def to_frame(self) -> DataFrame:
         """Return a tidy pandas frame with one row for each sample and radius.
 
