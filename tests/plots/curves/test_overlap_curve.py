@@ -86,6 +86,22 @@ def test_the_curve_and_the_radii_agree(found: OverlapCurve) -> None:
     assert bool((found.lower[beyond] > 0).all())
 
 
+def test_the_radii_contain_all_that_the_curve_shows() -> None:
+    """A search of few steps leaves a wide gap. The bounds of the curve prove and refute radii inside it."""
+    sizes = [0.01 * k for k in range(1, 41)]
+    curve = pm.curve(network(), X, sizes, domain=(0.0, 1.0), steps=1, progress=False)
+    alone = pm.radius(network(), X, domain=(0.0, 1.0), steps=1, progress=False)
+    proven, refuted = curve.radius.proven[:, None], curve.radius.refuted[:, None]
+    size = curve.eps.to(proven)
+    assert bool(((curve.upper < 0) == (size <= proven)).all())
+    assert bool((curve.lower[size < refuted] <= 0).all())
+    assert bool((curve.radius.proven > alone.proven).any())
+    assert bool((curve.radius.refuted <= alone.refuted).all())
+    at = curve.radius.points
+    assert bool((network()(at).argmax(1) != curve.target).all())
+    torch.testing.assert_close((at - X).abs().flatten(1).amax(1), curve.radius.refuted)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [1.0, 2.0])
 def test_other_norms(norm: float) -> None:
