@@ -64,8 +64,8 @@ class Ranking:
             for column in trial.table.columns:
                 measured = [trial.table.values.get(method, {}).get(column.name) for method in methods]
                 missing = np.full(trial.table.count, np.nan)
-                of_methods = np.stack([missing if each is None else each for each in measured])
-                found[f"{trial.name}/{column.name}"] = of_methods.astype(np.float32)
+                each_method = [missing if values is None else values for values in measured]
+                found[f"{trial.name}/{column.name}"] = np.stack(each_method)
         return found
 
     def markdown(self) -> str:
