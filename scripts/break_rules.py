@@ -1023,6 +1023,18 @@ BREAKS = [
         "tests/text/test_verdict.py",
     ),
     Break("inputs/ball.py", "if isinstance(given, list | tuple):", "if False:", "tests/inputs/test_ball.py"),
+    Break(
+        "verify/radius.py",
+        "torch.where(side.full < 0, known.proven.maximum(size)",
+        "torch.where(side.full < 0, known.proven.minimum(size)",
+        CURVE,
+    ),
+    Break(
+        "verify/radius.py",
+        "if side.points is not None:\n            with full",
+        "if False:\n            with full",
+        CURVE,
+    ),
     Break(CURVE_FILE, "upper.flip(1).cummin(dim=1).values.flip(1)", "upper.cummin(dim=1).values", CURVE),
     Break(CURVE_FILE, "lower.cummax(dim=1).values", "lower", CURVE),
     Break(CURVE_FILE, "size <= found.proven[:, None]", "size >= found.proven[:, None]", CURVE),
@@ -2451,7 +2463,9 @@ BREAKS = [
         JOINED,
     ),
     Break("explainers/samples/concatenation.py", "(o.certified, o.rigorous, ", "(o.certified, ", JOINED),
-    Break("explainers/samples/sample_choice.py", "(which.ndim or which.dtype == torch.bool)", "which.ndim > 1", INDEXED),
+    Break(
+        "explainers/samples/sample_choice.py", "(which.ndim or which.dtype == torch.bool)", "which.ndim > 1", INDEXED
+    ),
     Break("explainers/samples/sample_choice.py", "if len(entries) != count:", "if len(entries) < 0:", INDEXED),
     Break(
         "explainers/explanation.py", "ball_of_samples(self.made_from[1], which, self.x)", "self.made_from[1]", INDEXED

@@ -229,3 +229,19 @@ def test_a_notebook_shows_the_figure(found: OverlapCurve) -> None:
     image = found[0]._repr_png_()
     assert image is not None
     assert image.startswith(b"\x89PNG")
+
+
+def test_an_adversary_of_the_curve_is_one_of_the_radius(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the search of the radius finds none."""
+    real = overlap_curve.radius
+
+    def blind(*args: Any, **options: Any) -> pm.Radius:
+        found = real(*args, **options)
+        return replace(found, refuted=torch.full_like(found.refuted, torch.inf), points=X)
+
+    monkeypatch.setattr(overlap_curve, "radius", blind)
+    curve = pm.curve(network(), X, [0.05, 0.2, 0.4], domain=(0.0, 1.0), steps=1, progress=False)
+    reached = (curve.lower > 0).any(dim=1)
+    assert bool(reached.any())
+    assert bool((curve.radius.refuted[reached] <= 0.4).all())
+    assert bool((network()(curve.radius.points[reached]).argmax(1) != curve.target[reached]).all())
