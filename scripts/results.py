@@ -10,8 +10,8 @@ ground truth, `python benchmarks/ground_truth.py --out OUT/ground-truth`. In the
 Parts without a file in OUT stay unchanged.
 
 --stored makes the tables of docs/results/values again, from the stored value of every sample: means, intervals, marks
-and differences. It also compares them with docs/results/draws, the earlier values of one draw of noise. It needs no data and no
-model.
+and differences. It also compares them with docs/results/draws, the earlier values of one draw of noise. It needs no
+data and no model.
 
 --measure measures a table of docs/results/values: rows without values, and metrics whose stored values have other
 settings than now, for instance fewer draws. Then it stores the new values. Maps stay in OUT, so that a call that was
@@ -86,15 +86,13 @@ def compare_draws(out: Path) -> None:
             ends = {label: each.mean() - one[label].mean() for label, each in several.items()}
             largest = max(ends, key=lambda label: abs(ends[label]))
             spread = [float((each - one[label]).std(ddof=1)) for label, each in several.items()]
-            before, after = (marks(_same_length(each), higher=METRICS[name].higher_is_better) for each in (one, several))
+            higher = METRICS[name].higher_is_better
+            before, after = (marks(_same_length(each), higher=higher) for each in (one, several))
             moved = [label for label in before if before[label] != after[label]]
-            label = METRICS[name].label
+            title, label = spec.title.removeprefix("Table 1, "), METRICS[name].label
             cells = [f"{ends[largest]:+.4f} ({largest})", f"{min(spread):.3f} to {max(spread):.3f}", str(len(moved))]
-            lines.append(f"| {spec.title.removeprefix('Table 1, ')} | {label} | {' | '.join(cells)} |")
-            changed += [
-                f"- {spec.title.removeprefix('Table 1, ')}, {label}, {row}: {_word(before[row])}, now {_word(after[row])}"
-                for row in moved
-            ]
+            lines.append(f"| {title} | {label} | {' | '.join(cells)} |")
+            changed += [f"- {title}, {label}, {row}: {_word(before[row])}, now {_word(after[row])}" for row in moved]
     for file, text in (("changes.md", lines), ("marks.md", changed or ["No mark has changed."])):
         (out / "draws").mkdir(parents=True, exist_ok=True)
         (out / "draws" / file).write_text("\n".join(text) + "\n", encoding="utf-8")

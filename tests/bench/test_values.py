@@ -58,7 +58,8 @@ def test_rows_of_two_tables_have_the_same_values() -> None:
     """Greedy-AS and EVA of table 3 are rows of table 1."""
     for row in ("greedy-as", "eva"):
         for metric in read("table3-ablation").metrics:
-            one, other = (np.load(VALUES / table / row / f"{metric}.npy") for table in ("table1-mnist", "table3-ablation"))
+            tables = ("table1-mnist", "table3-ablation")
+            one, other = (np.load(VALUES / table / row / f"{metric}.npy") for table in tables)
             np.testing.assert_array_equal(one, other)
 
 
