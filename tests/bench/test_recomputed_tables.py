@@ -231,7 +231,7 @@ def test_marks_of_the_trials_with_known_ground_truth() -> None:
     rows = {
         without_samples(label): cells
         for label, *cells in (line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| "))
-        if len(cells) == 5
+        if len(cells) == 5 and "---" not in cells[0]
     }
     kinds = set()
     for at, trials in enumerate(sections.values()):
@@ -258,6 +258,7 @@ def test_marks_of_the_trials_with_known_ground_truth() -> None:
     assert {"best", "second", ""} <= kinds
 
 
+@pytest.mark.filterwarnings("ignore:Precision loss occurred")  # differences that are constant up to rounding
 def test_the_list_of_lost_trials() -> None:
     """A metric of a trial is lost if none of our methods is best or tied with the best."""
     kept = np.load(VALUES.parent / "ground-truth.npz")
