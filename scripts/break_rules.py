@@ -2023,6 +2023,7 @@ BREAKS = [
     Break("benchmarks/trials/picture_grids.py", "known &= classes !=", "known |= classes ==", GRIDS),
     Break("bench/significance.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
     Break("proof/make_certificate.py", "if not bends:", "if False:", TIED),
+    Break("bench/marks.py", "<= rounding, 0.0, a - b)", "< 0, 0.0, a - b)", MARKS),
     Break("bench/marks.py", "if value <= _LEVEL", "if value <= 0.5", MARKS),
     Break("bench/marks.py", "np.arange(len(p), 0, -1)", "1.0", MARKS),
     Break("bench/marks.py", "np.maximum.accumulate(scaled)", "scaled", MARKS),

@@ -22,6 +22,7 @@ Mark = Literal["best", "tied", "second", "tied second", ""]
 
 MIN_PAIRS = 2  # common samples that a test needs
 _LEVEL = 0.05  # probability of calling some pair of equal methods different
+_ROUNDING = 2.0**-18  # relative; two values that are closer differ by float32 rounding, and count as equal
 
 
 def marks(column: Mapping[str, Values], *, higher: bool) -> dict[str, Mark]:
@@ -67,8 +68,12 @@ def different_pairs(methods: Sequence[str], p: Callable[[str, str], float]) -> s
 
 
 def paired_p(a: Values, b: Values) -> float:
-    """Return the two-sided p value of the paired t test on common samples; 1 for fewer than two of them."""
-    differences = (a - b)[np.isfinite(a) & np.isfinite(b)]
+    """Return the two-sided p value of the paired t test on common samples; 1 for fewer than two of them.
+
+    Values that differ by rounding alone count as equal.
+    """
+    rounding = _ROUNDING * np.maximum(np.abs(a), np.abs(b))
+    differences = np.where(np.abs(a - b) <= rounding, 0.0, a - b)[np.isfinite(a) & np.isfinite(b)]
     return 1.0 if len(differences) < MIN_PAIRS else stratified_p([differences])
 
 
