@@ -27,6 +27,7 @@ from proofmap.explainers import (
     PathEVA,
     ProbableEVA,
     SmoothEVA,
+    Sufficient,
     TargetedEVA,
 )
 from proofmap.explainers.auto import explain
@@ -74,6 +75,7 @@ __all__ = [
     "ProofmapWarning",
     "Radius",
     "SmoothEVA",
+    "Sufficient",
     "TargetedEVA",
     "UnsupportedError",
     "bounds",
