@@ -2036,6 +2036,7 @@ BREAKS = [
     ),
     Break("bench/marks.py", "(m for m in merits if counts[m] == most)", "merits", TABLE),
     Break("bench/statistics.py", "if column.ranked else", "if True else", MARKS),
+    Break("bench/stored_results.py", "if draws != usual]", "if draws is None]", STORED),
     Break("bench/stored_results.py", "constant_values=np.nan", "constant_values=0.0", STORED),
     Break("bench/stored_results.py", "all(other.get(name) == value for other in others)", "True", STORED),
     Break("bench/compare.py", "seeded: Any = replace(drawn, seed=seed)", "seeded: Any = drawn", COMPARED),

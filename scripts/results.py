@@ -2,7 +2,7 @@
 
     python scripts/results.py OUT
     python scripts/results.py OUT --stored
-    python scripts/results.py OUT --measure NAME --data FOLDER [--device cuda]
+    python scripts/results.py OUT --measure NAME --data FOLDER [--device cuda] [--rows LABEL ...]
 
 OUT contains a folder for each benchmark: `proofmap bench NAME --out OUT/NAME` writes it, and for the trials with known
 ground truth, `python benchmarks/ground_truth.py --out OUT/ground-truth`. In the page, the text between
@@ -15,7 +15,7 @@ data and no model.
 
 --measure measures a table of docs/results/values: rows without values, and metrics whose stored values have other
 settings than now, for instance fewer draws. Then it stores the new values. Maps stay in OUT, so that a call that was
-interrupted continues.
+interrupted continues. With --rows it measures these rows alone; a row with other draws than most rows has no mark.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import argparse
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,9 +49,10 @@ def main() -> None:
     parser.add_argument("--measure", metavar="NAME", help="measure this table, where its stored values are old")
     parser.add_argument("--data", type=Path, help="the folder of its data set")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rows", nargs="+", metavar="LABEL", help="measure these rows alone")
     args = parser.parse_args()
     if args.measure is not None:
-        measure(args.measure, args.out, args.data, args.device)
+        measure(args.measure, args.out, args.data, args.device, args.rows)
     if args.stored:
         for folder in sorted(path for path in VALUES.iterdir() if path.is_dir()):
             from_stored_values(folder.name, args.out)
@@ -78,10 +80,14 @@ def compare_draws(out: Path) -> None:
     lines, changed = [f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: |"], []
     for table in sorted(path.stem for path in DRAWS.glob("*.npz")):
         spec = read(table)
+        draws = draws_of(table)
+        several_draws = [entry for entry in spec.entries if draws[slug(entry.label)] > 1]
+        if not several_draws:
+            continue
         stored = np.load(DRAWS / f"{table}.npz")
         for name in DRAWN:
-            one = {entry.label: stored[f"{slug(entry.label)}/{name}"] for entry in spec.entries}
-            files = {entry.label: VALUES / table / slug(entry.label) / f"{name}.npy" for entry in spec.entries}
+            one = {entry.label: stored[f"{slug(entry.label)}/{name}"] for entry in several_draws}
+            files = {entry.label: VALUES / table / slug(entry.label) / f"{name}.npy" for entry in several_draws}
             several = {label: np.load(file).astype(np.float64) for label, file in files.items()}
             ends = {label: each.mean() - one[label].mean() for label, each in several.items()}
             largest = max(ends, key=lambda label: abs(ends[label]))
@@ -98,6 +104,19 @@ def compare_draws(out: Path) -> None:
         (out / "draws" / file).write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
+def draws_of(table: str) -> dict[str, int]:
+    """Return the number of draws of each row of a table, by its folder."""
+    found = {}
+    for row in sorted(path for path in (VALUES / table).iterdir() if path.is_dir()):
+        draws = {json.loads((row / f"{name}.json").read_text())["draws"] for name in DRAWN}
+        if len(draws) != 1:
+            raise SystemExit(
+                f"the metrics of {row} have {sorted(draws)} draws, expected one number: measure the others"
+            )
+        found[row.name] = int(draws.pop())
+    return found
+
+
 def _same_length(rows: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
     """Return the values of fewer samples with NaN for the others."""
     most = max(map(len, rows.values()))
@@ -108,12 +127,14 @@ def _word(mark: str) -> str:
     return mark or "no mark"
 
 
-def measure(name: str, out: Path, data: Path | None, device: str) -> None:
-    """Measure what is missing or old in the stored values of a table, and store it."""
+def measure(name: str, out: Path, data: Path | None, device: str, labels: list[str] | None = None) -> None:
+    """Measure what is missing or old in the stored values of a table or of some of its rows, and store it."""
     from proofmap.bench.benchmark_file import read, slug
     from proofmap.bench.benchmark_run import run
 
     spec = read(name)
+    if labels is not None:
+        spec = replace(spec, entries=tuple(entry for entry in spec.entries if entry.label in labels), against=())
     for entry in spec.entries:
         source, target = VALUES / name / slug(entry.label), out / name / slug(entry.label)
         if source.exists() and not target.exists():
