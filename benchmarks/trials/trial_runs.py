@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,7 +69,8 @@ def run(
         write_piece(out, "table.md", ranking.markdown().encode())
         write_piece(out, "table.csv", ranking.table.csv().encode())
         stream = BytesIO()
-        np.savez_compressed(stream, **ranking.values())
+        kept: dict[str, Any] = ranking.values()
+        np.savez_compressed(stream, **kept)
         write_piece(out, "values.npz", stream.getvalue())
         from proofmap.bench.table_figure import png  # imports matplotlib, which is slow
 

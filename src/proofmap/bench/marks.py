@@ -51,7 +51,9 @@ def marks_in_order(order: Sequence[str], apart: set[frozenset[str]]) -> dict[str
     """Return the marks of methods in the order of their merit; `apart` contains the pairs that differ significantly."""
     best, *others = order
     behind = [method for method in others if frozenset((best, method)) in apart]
-    found: dict[str, Mark] = dict.fromkeys(others, "tied") | dict.fromkeys(behind, "") | {best: "best"}
+    found: dict[str, Mark] = {best: "best"}
+    found |= dict.fromkeys(others, "tied")
+    found |= dict.fromkeys(behind, "")
     if behind:
         second, *rest = behind
         found[second] = "second"
