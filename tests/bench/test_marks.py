@@ -36,6 +36,15 @@ def test_differences_without_variation() -> None:
     assert paired_p(np.zeros(1), np.ones(1)) == 1
 
 
+def test_rounding_is_no_difference() -> None:
+    """A bound that is always larger by a few units in the last place of float32 is the same bound."""
+    a = np.abs(drawn(9, 300)) + 20
+    b = a * (1 + 1e-6 + 1e-7 * drawn(10, 300))
+    assert float(stats.ttest_rel(a, b).pvalue) < 1e-9
+    assert paired_p(a, b) == 1
+    assert paired_p(a, a * (1 + 1e-4)) < 1e-9
+
+
 def test_holm_multiplies_by_the_number_of_hypotheses_that_are_left() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])  # 0.04 · 1 < 0.03 · 2
     assert holm([0.5, 0.4]) == pytest.approx([0.8, 0.8])

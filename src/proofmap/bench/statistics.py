@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import pi, sqrt, tan
@@ -207,9 +207,13 @@ def tabulate(
     seconds: Mapping[str, float | None],
     paper: Mapping[str, Mapping[str, float]] | None = None,
     seed: int = 0,
+    unranked: Mapping[str, Collection[str]] | None = None,
 ) -> Table:
-    """Create the table of values[method][metric] (N,), NaN for samples without a value. seed: of the bootstrap."""
-    marked = {column.name: _marked(column, values) for column in columns}
+    """Create the table of values[method][metric] (N,), NaN for samples without a value. seed: of the bootstrap.
+
+    unranked: by metric, the methods that are compared with no other one.
+    """
+    marked = {column.name: _marked(column, values, (unranked or {}).get(column.name, ())) for column in columns}
     rows: dict[str, dict[str, Cell]] = {method: {} for method in values}
     for method, metrics in values.items():
         for name in (column.name for column in columns if column.name in metrics):
@@ -264,7 +268,9 @@ def _weights(count: int, seed: int) -> Values:
     return drawn
 
 
-def _marked(column: Column, values: Mapping[str, Mapping[str, Values]]) -> dict[str, Mark]:
+def _marked(column: Column, values: Mapping[str, Mapping[str, Values]], unranked: Collection[str]) -> dict[str, Mark]:
     """Return the marks of all methods with values of the metric."""
     known = {method: metrics[column.name] for method, metrics in values.items() if column.name in metrics}
-    return marks(known, higher=column.higher) if column.ranked else dict.fromkeys(known, "")
+    found: dict[str, Mark] = dict.fromkeys(known, "")
+    ranked = {method: each for method, each in known.items() if column.ranked and method not in unranked}
+    return found | marks(ranked, higher=column.higher)

@@ -215,3 +215,9 @@ def test_who_needs_a_ball_says_so(name: str, graph: pm.Graph) -> None:
 def test_baselines_need_a_model() -> None:
     with pytest.raises(InputError, match=r"got a model of type str, expected a torch.nn.Module"):
         RISE("net.onnx")  # type: ignore[arg-type]
+
+
+def test_baselines_state_their_model_and_changed_settings() -> None:
+    model = nn.Sequential(nn.Linear(4, 2))
+    assert repr(Saliency(model)) == "Saliency(model=Sequential)"
+    assert repr(RISE(model, masks=7, memory=10**9)) == "RISE(model=Sequential, masks=7)"

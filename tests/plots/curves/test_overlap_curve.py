@@ -86,6 +86,22 @@ def test_the_curve_and_the_radii_agree(found: OverlapCurve) -> None:
     assert bool((found.lower[beyond] > 0).all())
 
 
+def test_the_radii_contain_all_that_the_curve_shows() -> None:
+    """A search of few steps leaves a wide gap. The bounds of the curve prove and refute radii inside it."""
+    sizes = [0.01 * k for k in range(1, 41)]
+    curve = pm.curve(network(), X, sizes, domain=(0.0, 1.0), steps=1, progress=False)
+    alone = pm.radius(network(), X, domain=(0.0, 1.0), steps=1, progress=False)
+    proven, refuted = curve.radius.proven[:, None], curve.radius.refuted[:, None]
+    size = curve.eps.to(proven)
+    assert bool(((curve.upper < 0) == (size <= proven)).all())
+    assert bool((curve.lower[size < refuted] <= 0).all())
+    assert bool((curve.radius.proven > alone.proven).any())
+    assert bool((curve.radius.refuted <= alone.refuted).all())
+    at = curve.radius.points
+    assert bool((network()(at).argmax(1) != curve.target).all())
+    torch.testing.assert_close((at - X).abs().flatten(1).amax(1), curve.radius.refuted)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [1.0, 2.0])
 def test_other_norms(norm: float) -> None:
@@ -207,3 +223,24 @@ def test_bounds_of_one_ball_hold_for_others() -> None:
     assert high[0, 0] == -0.5
     assert -1e-30 < float(high[0, 1]) < 0
     assert high[0, 2] == 1.0
+
+
+def test_a_notebook_shows_the_figure(found: OverlapCurve) -> None:
+    image = found[0]._repr_png_()
+    assert image is not None
+    assert image.startswith(b"\x89PNG")
+
+
+def test_an_adversary_of_the_curve_is_one_of_the_radius(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the search of the radius finds none."""
+
+    def blind(*args: Any, **options: Any) -> pm.Radius:
+        found = pm.radius(*args, **options)
+        return replace(found, refuted=torch.full_like(found.refuted, torch.inf), points=X)
+
+    monkeypatch.setattr(overlap_curve, "radius", blind)
+    curve = pm.curve(network(), X, [0.05, 0.2, 0.4], domain=(0.0, 1.0), steps=1, progress=False)
+    reached = (curve.lower > 0).any(dim=1)
+    assert bool(reached.any())
+    assert bool((curve.radius.refuted[reached] <= 0.4).all())
+    assert bool((network()(curve.radius.points[reached]).argmax(1) != curve.target[reached]).all())

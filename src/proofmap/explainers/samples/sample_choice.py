@@ -28,6 +28,8 @@ def chosen_samples(which: SampleChoice, count: int) -> slice | Tensor:
         return which
     if isinstance(which, bool | str | tuple):
         raise InputError(f"got the index {which!r}, {_EXPECTED}")
+    if isinstance(which, Tensor) and (which.ndim or which.dtype == torch.bool):
+        return _positions(which, count)  # torch takes tensor([True]) for the number 1
     try:
         k = operator.index(which)  # type: ignore[arg-type]  # a TypeError is an answer
     except TypeError:
