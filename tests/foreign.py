@@ -1,7 +1,5 @@
 """Models with operations that have no bounding rule, for the tests; each can be run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

@@ -5,8 +5,6 @@
 A model in the table is part of every test over the table.
 """
 
-from __future__ import annotations
-
 import atexit
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Numbers on a GPU equal those on the CPU in both precisions, for any of torch's settings; skipped without a GPU."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

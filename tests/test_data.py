@@ -1,7 +1,5 @@
 """The idx reader, the loaders of data sets and of pictures, and the packaged digits."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """The examples in the documentation run and print what the pages show, and the lists in the pages are complete."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

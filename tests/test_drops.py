@@ -1,7 +1,5 @@
 """Direct bounds of scores, in addition to the bounds from both overlaps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 from unittest import mock

@@ -1,7 +1,5 @@
 """A share of the campaigns against the checker, the same at every run; and that they see what is broken on purpose."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

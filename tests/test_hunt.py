@@ -1,7 +1,5 @@
 """A small share of the hunt, the same at every run, and tests that it finds deliberate errors."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

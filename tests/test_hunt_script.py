@@ -1,7 +1,5 @@
 """The hunt's script: counts, output and sums over shares."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """Logging: long work logs its start, its end and its details to the standard module, and prints nothing unasked."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """A network with one output z is a classifier with the logits (0, z), in every part of the library."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 `make release` tries the wheel in an empty environment.
 """
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A decision by the logits is also a decision by the probabilities in float32 if the margin is large enough."""
 
-from __future__ import annotations
-
 from math import inf
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """By default bounds include rounding errors wherever these are known, and every result says whether they do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Numeric settings of all public classes and functions: an invalid value raises one sentence when it is given."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ Overlaps are exact in two kinds of networks: affine ones, where one backward pas
 enumeration of their linear pieces.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from math import inf

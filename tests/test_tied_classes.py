@@ -1,7 +1,5 @@
 """A tie proves nothing: if another class can have an equal logit, the overlap is 0 and the decision is undecided."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

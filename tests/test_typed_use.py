@@ -4,8 +4,6 @@ In `make lint`, pyright and mypy check this file. `assert_type` fails if a type 
 """
 
 # pyright: strict
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Packaged models: shapes, names, modes; packaged weights; and files of weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.resources import as_file, files
 from pathlib import Path

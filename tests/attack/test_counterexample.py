@@ -1,7 +1,5 @@
 """Adversaries that are shown to people: in the ball exactly, and confirmed by those who run the model."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

@@ -1,7 +1,5 @@
 """Lower sides are values of the network at points that lie in their balls, and often the largest there are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from math import inf

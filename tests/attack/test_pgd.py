@@ -1,7 +1,5 @@
 """Attacks stay in their balls, find what a linear model has in closed form, and never beat a proof."""
 
-from __future__ import annotations
-
 import itertools
 from math import inf
 from typing import Any

@@ -1,7 +1,5 @@
 """A clock that tests set by hand."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Benchmarks from TOML files: their settings, their results, and resumed runs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -143,10 +141,7 @@ def test_values_are_stored_with_the_settings_of_their_metric(spec: Spec, tmp_pat
     table = run(spec, tmp_path / "out", quick=True, progress=False)
     kept = json.loads((tmp_path / "out" / "eva" / "insertion.json").read_text())
     assert kept == Insertion().settings()
-    assert [column.settings for column in table.columns] == [
-        Deletion().settings(),
-        Insertion().settings(),
-    ]
+    assert [column.settings for column in table.columns] == [Deletion().settings(), Insertion().settings()]
     file = tmp_path / "bounds.toml"
     two = '[[method]]\nlabel = "EVA"\nname = "eva"\neps = [0.01, 0.02]\ngroups = "grid:2"\ncount = 2\n'
     file.write_text(SMALL.split("[[method]]", maxsplit=1)[0].replace('"deletion", "insertion"', '"tightness"') + two)

@@ -1,7 +1,5 @@
 """pm.compare: methods, metrics, labels and seconds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

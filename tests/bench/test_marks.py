@@ -1,7 +1,5 @@
 """Marks of tables: Holm's correction, equal rows, and how often a difference is claimed that does not exist."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Mean ranks: by hand, compared with scipy, and the coverage of their intervals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Nothing here calls the package, except to read which rows a table has. The formulas are those that the page states.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """Rank correlations of tightness with the metrics: they equal Spearman's of scipy."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

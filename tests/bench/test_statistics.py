@@ -1,7 +1,5 @@
 """Means, intervals and marks of a table."""
 
-from __future__ import annotations
-
 import csv
 import io
 import sys

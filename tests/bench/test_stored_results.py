@@ -1,7 +1,5 @@
 """Tables from stored results alone: equal to the table of the run, with notes on rows of other settings."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -89,8 +87,7 @@ def test_old_values_are_measured_again(
     run = benchmark_run.run
     monkeypatch.setattr("proofmap.bench.benchmark_file.read", lambda name: spec)
     monkeypatch.setattr(
-        "proofmap.bench.benchmark_run.run",
-        lambda spec, out, data, device: run(spec, out, quick=True, progress=False),
+        "proofmap.bench.benchmark_run.run", lambda spec, out, data, device: run(spec, out, quick=True, progress=False)
     )
     results.measure("small", tmp_path / "out", None, "cpu")
     np.testing.assert_array_equal(np.load(old / "deletion.npy"), np.load(out / "saliency" / "deletion.npy"))

@@ -1,7 +1,5 @@
 """LaTeX and per-sample frames of tables."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import get_args

@@ -1,7 +1,5 @@
 """Points at which bounds must hold: random samples, and points from projected gradient ascent."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

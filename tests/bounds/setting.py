@@ -1,7 +1,5 @@
 """Shared helpers of the tests of bounds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

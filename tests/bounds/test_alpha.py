@@ -1,7 +1,5 @@
 """Alpha: slopes of each bound's own, never looser than Backward, sound, and closer for every rule with a choice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle, pairwise, product

@@ -1,7 +1,5 @@
 """Cases: one walk bounds balls, parts of balls, and uses what is known of them beforehand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 

@@ -1,7 +1,5 @@
 """Tiny networks with exact solutions: bounds are above them, and equal where relaxations are exact."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

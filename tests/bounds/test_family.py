@@ -1,7 +1,5 @@
 """The three kinds of sharing, and the inequalities between them and between methods."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest

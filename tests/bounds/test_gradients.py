@@ -1,7 +1,5 @@
 """Forms are differentiable from the output to the ball, in their coefficients and in the free parameters."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

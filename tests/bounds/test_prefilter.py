@@ -1,7 +1,5 @@
 """The prefilter is sound, and the bounds of the remaining neurons are the same as without it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import inf
 

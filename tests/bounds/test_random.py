@@ -1,7 +1,5 @@
 """Random small networks, balls and masks: Hypothesis searches for violated bounds and inequalities."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Every operation, every method, both precisions: no sampled and no attacked point outside the bounds."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

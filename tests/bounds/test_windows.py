@@ -1,7 +1,5 @@
 """Window forms equal dense forms and only store them more compactly."""
 
-from __future__ import annotations
-
 from math import inf, prod
 
 import pytest

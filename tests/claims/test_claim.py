@@ -1,7 +1,5 @@
 """Claims of explanations as VNN-LIB: form, box and threshold."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path

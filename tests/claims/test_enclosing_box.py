@@ -1,7 +1,5 @@
 """An enclosing box contains its ball in exact arithmetic, and is hardly larger."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import inf, nextafter
 

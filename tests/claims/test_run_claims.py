@@ -1,7 +1,5 @@
 """Claims of runs: every sample's bounds as properties, written once, and only about the explained inputs."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass, replace
 from pathlib import Path

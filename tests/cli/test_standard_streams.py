@@ -1,7 +1,5 @@
 """Closed or full stderr, in real processes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A dossier is complete and reproducible, and is not written if a check fails."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

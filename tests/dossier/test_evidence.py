@@ -1,7 +1,5 @@
 """The pages claim exactly what the certificates claim, and list for every question what others must add."""
 
-from __future__ import annotations
-
 import json
 import re
 import string

@@ -1,7 +1,5 @@
 """The change when one group returns to x: compared with a run of the whole graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

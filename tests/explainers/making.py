@@ -1,7 +1,5 @@
 """Small explanations of random numbers, and all that is in one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Methods that bound nothing take every model that can be run; HybridEVA bounds what stands behind its split alone."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

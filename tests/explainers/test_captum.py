@@ -1,7 +1,5 @@
 """The interface of Captum: Captum's own methods and metrics call our explainers, with the same results as a loop."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Random draws depend on the seed and the sample: not on the batch, the other samples or their order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Scores of a search against those of enumeration: what is said to be proven is so."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

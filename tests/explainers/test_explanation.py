@@ -1,7 +1,5 @@
 """Explanations: what fits together, and what the part of one is."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from collections.abc import Callable
@@ -27,10 +25,7 @@ def test_content_leaves_nothing_out() -> None:
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        (
-            {"guarantee": "proven"},
-            r"got guarantee='proven', expected one of 'certified', 'probable'",
-        ),
+        ({"guarantee": "proven"}, r"got guarantee='proven', expected one of 'certified', 'probable'"),
         ({"method": None}, r"got method=None, expected text"),
         ({"seed": 0.5}, r"got seed=0.5, expected a whole number, or None"),
         ({"seconds": -1.0}, r"got seconds=-1.0, expected a finite number >= 0"),

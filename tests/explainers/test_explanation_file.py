@@ -1,7 +1,5 @@
 """Explanations on disk: what a file gives back, and what is refused."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

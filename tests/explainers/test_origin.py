@@ -1,7 +1,5 @@
 """The origin of explanations: stored with their samples, and refused if it describes other samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Proven statements about scores: compared with all overlaps that lie between their bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Quantus' call: arrays in, arrays out; with Quantus itself where it is installed (`scripts/quantus_env.py`)."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models of several inputs: one ball for each, groups over all, and a map for each input."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -305,11 +303,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "one ball": ((IMAGES, ROWS), pm.Ball(0.1), r"one of the balls for 2 inputs \('image', 'table'\), expected a tuple"),
     "three balls": ((IMAGES, ROWS), (*BALLS, None), "got 3 balls for 2 inputs"),
     "no ball that moves": ((IMAGES, ROWS), (None, None), "expected a pm.Ball for at least one input"),
-    "two other norms": (
-        (IMAGES, ROWS),
-        NO_PAIR,
-        r"norms 2, 2, expected norm=float\('inf'\).*product of other",
-    ),
+    "two other norms": ((IMAGES, ROWS), NO_PAIR, r"norms 2, 2, expected norm=float\('inf'\).*product of other"),
     "two halves": ((IMAGES, ROWS), (pm.Ball(0.1, half="+"), BALLS[1]), "balls with different half"),
     "auto and a number": ((IMAGES, ROWS), (pm.Ball("auto"), BALLS[1]), "'auto' for some inputs"),
     "outside": ((IMAGES + 1, ROWS), BALLS, "x leaves the domain"),

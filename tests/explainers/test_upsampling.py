@@ -1,7 +1,5 @@
 """Maps that pass smoothly from cell to cell: means of the scores around a pixel, whatever draws or stores them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

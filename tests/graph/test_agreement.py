@@ -1,7 +1,5 @@
 """Comparison of graphs with the models that they were read from, and the diagnosis of differences."""
 
-from __future__ import annotations
-
 import builtins
 from pathlib import Path
 from typing import Any

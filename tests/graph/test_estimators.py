@@ -1,7 +1,5 @@
 """scikit-learn classifiers and skorch nets as modules: the same logits on real rows, and sound bounds."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Range of folded operations: bounds account for underflow, and operations that may overflow are not folded."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from math import isfinite

@@ -1,7 +1,5 @@
 """numpy arrays are accepted for samples, classes, masks and attributions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Opaque parts: models with operations without a rule run as they are, and only bounds refuse them."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

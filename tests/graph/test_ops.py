@@ -1,7 +1,5 @@
 """The table of operations: each record agrees with the operation's computed values."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from math import prod

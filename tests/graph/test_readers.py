@@ -1,7 +1,5 @@
 """Both readers: the same networks give the same graphs, and the same faults the same errors."""
 
-from __future__ import annotations
-
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -106,9 +104,7 @@ def test_a_traced_graph_equals_the_model(case: Case) -> None:
 def test_a_loaded_graph_equals_onnxruntime(name: str, folder: Path) -> None:
     case, model = MODELS[name], extracted(name, folder)
     assert_same(
-        loaded(model, folder),
-        lambda x: torch.from_numpy(run(model, x.numpy())),
-        partial(drawn, case, torch.float32),
+        loaded(model, folder), lambda x: torch.from_numpy(run(model, x.numpy())), partial(drawn, case, torch.float32)
     )
 
 
@@ -270,10 +266,7 @@ MIXED: dict[str, list[tuple[Source, str]]] = {
     "one of the samples": [mixed(lambda x: x + x[0], "select"), mixing("Gather", "zero", axis=0)],
     "slice": [mixed(lambda x: x[1:], "slice"), mixing("Slice", "zero", "one")],
     "pad": [mixed(lambda x: F.pad(x, (0, 0, 1, 0)), "pad"), mixing("Pad", "pads", named="pad")],
-    "constants": [
-        mixed(lambda x: x + torch.arange(x.shape[0])[:, None], "add"),
-        mixing("Add", "rows", named="add"),
-    ],
+    "constants": [mixed(lambda x: x + torch.arange(x.shape[0])[:, None], "add"), mixing("Add", "rows", named="add")],
     "factors": [mixed(lambda x: x * torch.arange(x.shape[0])[:, None], "mul")],
     "product from the left": [
         mixed(lambda x: torch.ones(x.shape[0], x.shape[0]) @ x, "matmul"),

@@ -1,7 +1,5 @@
 """Networks with hand-set weights: the stated relevant bits agree with all 2^16 inputs."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Grids of four pictures: the quarter of each class, the choice of pictures, and the data sets of a folder."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

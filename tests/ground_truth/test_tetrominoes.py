@@ -1,7 +1,5 @@
 """Images of tetrominoes: they follow the formulas, and only the pixels of the patterns depend on the class."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The trials with known ground truth in a folder: all ready methods, near and far, and resumed runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pickle
 from copy import deepcopy
 from typing import Any

@@ -1,7 +1,5 @@
 """Groupings: their ids, their formulas, and what they refuse."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import sys

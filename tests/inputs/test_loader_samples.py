@@ -1,7 +1,5 @@
 """A DataLoader gives the same results as the tensor of its samples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

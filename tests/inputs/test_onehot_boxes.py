@@ -1,7 +1,5 @@
 """One-hot blocks stay one-hot: overlaps against all choices of categories, one by one."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

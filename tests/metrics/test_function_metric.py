@@ -1,7 +1,5 @@
 """Plain functions as metrics."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Max-sensitivity of explainers whose change is known."""
 
-from __future__ import annotations
-
 from math import inf
 
 import torch

@@ -1,7 +1,5 @@
 """Properties of all metrics: the table, the record of settings, and errors before any work starts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import FrozenInstanceError, dataclass
 from inspect import signature
@@ -281,11 +279,7 @@ def test_settings_of_a_wrong_type_are_refused_in_one_sentence(kind: type[Metric[
     [
         (Deletion, {"steps": "3"}, "Deletion got steps='3', expected a whole number of at least 1, or 'all'"),
         (Deletion, {"baseline": "0"}, "Deletion got baseline='0', expected a number"),
-        (
-            Deletion,
-            {"baseline": Uniform(inf, 1)},
-            r"Deletion got baseline=Uniform\(low=inf, high=1\), expected",
-        ),
+        (Deletion, {"baseline": Uniform(inf, 1)}, r"Deletion got baseline=Uniform\(low=inf, high=1\), expected"),
         (Deletion, {"groups": "grid:3"}, r"Deletion got groups='grid:3', expected a grouping such as pm.groups.grid"),
         (Deletion, {"preset": ["paper"]}, r"Deletion got preset=\['paper'\], expected one of 'paper'"),
         (Cells, {"n": "3"}, "Cells got n='3', expected a whole number of at least 1"),

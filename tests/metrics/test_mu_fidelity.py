@@ -1,7 +1,5 @@
 """µFidelity: correlations known in closed form, the random subsets, and invariances."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

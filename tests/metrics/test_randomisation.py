@@ -1,7 +1,5 @@
 """Randomisation: maps that depend on the weights, and maps that do not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

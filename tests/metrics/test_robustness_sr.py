@@ -1,7 +1,5 @@
 """Robustness-Sr: distances known in closed form, and lower bounds that never exceed an adversary's distance."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import Any
 

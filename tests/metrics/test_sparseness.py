@@ -1,7 +1,5 @@
 """Sparseness: Gini indices by hand, and by Quantus' formula."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

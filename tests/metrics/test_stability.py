@@ -1,7 +1,5 @@
 """Stability of explainers whose change is known."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Tightness: the bound itself, and its distance from an attack."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The atlas: one row for each sample, one column for each class."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

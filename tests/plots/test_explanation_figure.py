@@ -1,7 +1,5 @@
 """Figures of explanations: panels, bars, texts, and no text that is cut or overlaps another."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The options of all figures: axes, colour maps, titles, panels and rcParams."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

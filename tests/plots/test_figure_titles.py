@@ -1,7 +1,5 @@
 """Titles and captions of figures: the verdict with its ball, and no claim beyond the proof."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

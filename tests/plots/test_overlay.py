@@ -1,7 +1,5 @@
 """The overlay of a map on its image: both are visible at every score and shade."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

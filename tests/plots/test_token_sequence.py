@@ -1,7 +1,5 @@
 """Sequences of tokens are drawn as boxes with names in reading order, never as images."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A small dossier made by hand: three certificates of a small network, and a sample without one."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Certificates made by hand: intervals as the checker derives them, default slopes."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

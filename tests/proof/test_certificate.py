@@ -1,7 +1,5 @@
 """Certificates: what explanations claim is what the checker derives, on a machine that has nothing of ours."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

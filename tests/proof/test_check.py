@@ -1,7 +1,5 @@
 """Derived bounds: never below a value of the network over the reals or in float32, and close to the library's own."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The checker's rule for sigmoid and tanh: its ends, its lines and its rounding model, against a hundred digits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path

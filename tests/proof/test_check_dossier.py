@@ -1,7 +1,5 @@
 """Dossiers against the checker: whatever a forger changes, and however well the hashes fit, is refused or named."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Networks that fool float32: what is derived holds for every order of summation, and for the reals."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 from pathlib import Path

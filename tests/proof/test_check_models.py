@@ -1,7 +1,5 @@
 """Models from files: the operators the checker reads compute what onnxruntime and torch do, and enclose it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Leaves, slopes and multipliers: any of them is sound, and together they cover the ball."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

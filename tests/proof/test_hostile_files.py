@@ -1,7 +1,5 @@
 """Files that were made to mislead, stop or swell the checker: each ends in seconds, in few bytes, in one sentence."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """A runtime may compute a linear node, its factors and its summands as one sum: the intervals hold for that too."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Certificates about a file with one output z, which is read as the logits (0, z)."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Certificates are about the user's own ONNX file; where another one is exported, both hashes are said."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from hashlib import sha256

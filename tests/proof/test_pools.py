@@ -1,7 +1,5 @@
 """Max pools are maxima of two in the checker: bounds hold, trees split them, and they are as close as by CROWN."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

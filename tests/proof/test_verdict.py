@@ -1,7 +1,5 @@
 """The words and the exit status of the checker: they say what is proven, about which inputs, and no more."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

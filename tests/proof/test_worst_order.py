@@ -1,7 +1,5 @@
 """The rounding theorem against the worst order that a search finds, in exact fractions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """The attack of the report: it reaches lower bounds, refutes decisions, and needs the explained model."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

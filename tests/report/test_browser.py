@@ -1,7 +1,5 @@
 """The page in a browser: it loads nothing, fits every screen, prints completely, and is accessible."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64decode
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tables from files: the output of bench and compare is read back, and other files are refused in one sentence."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Pictures of a finding: alternative texts, places of groups, colours, bars and axes."""
 
-from __future__ import annotations
-
 import math
 import re
 from base64 import b64decode

@@ -1,7 +1,5 @@
 """The page: its content, its independence of other files, and the escaping of texts from files."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The networks of the report: totals by network and ball, labels, files, dates and the author."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date
 from pathlib import Path

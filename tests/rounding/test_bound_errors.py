@@ -1,7 +1,5 @@
 """Rigorous bounds hold over the reals and in float32, in any order of summation; those without roundings do not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from math import inf

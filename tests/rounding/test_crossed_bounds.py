@@ -2,8 +2,6 @@
 size of what is summed up.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

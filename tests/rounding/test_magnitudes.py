@@ -1,7 +1,5 @@
 """Values of curves, as torch runs them in float32, and our lines are as close to the truth as `sizes` says."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """Norms, attention and recurrent layers as torch and onnxruntime compute them lie inside rigorous bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Float32's products, matrix products and softmax are as close to the truth as is counted, and so are their planes."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

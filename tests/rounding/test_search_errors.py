@@ -1,7 +1,5 @@
 """Searches with all roundings: what they prove holds over the reals and in float32, in any order of summation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """One node of every scalar operation, and intervals on which it is defined."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf
 from typing import Any

@@ -1,7 +1,5 @@
 """Functions that jump, in whole networks: what torch itself computes, on both sides and to the last digits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Products of two values that move, matrix products of them and softmax: against points of their intervals."""
 
-from __future__ import annotations
-
 from itertools import product as every
 from math import inf
 

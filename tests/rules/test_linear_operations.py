@@ -1,7 +1,5 @@
 """Linear operations as they stand in the traced networks: adjoint, interval and forms against the matrix."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

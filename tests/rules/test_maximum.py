@@ -1,7 +1,5 @@
 """Max pooling and the maximum of two branches: windows against brute force, lines against sampled points."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import prod
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The larger of two values with bounds of their difference: against points that keep to all three intervals."""
 
-from __future__ import annotations
-
 import torch
 
 from proofmap.graph import Node

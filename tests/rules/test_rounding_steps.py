@@ -1,7 +1,5 @@
 """The staircase of quantisation: ends near a tie, and lines against all corners of the staircase."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

@@ -1,7 +1,5 @@
 """Lines and ranges of functions of one scalar: valid at every point, and as close as lines can be."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

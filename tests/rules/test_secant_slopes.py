@@ -1,7 +1,5 @@
 """Changes of functions, and slopes between any two points of an interval."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

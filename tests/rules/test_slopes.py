@@ -2,8 +2,6 @@
 gradients reach it.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Every nonlinear rule on numbers below the smallest normal one, and on intervals as narrow as floats allow."""
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement, product
 
 import pytest

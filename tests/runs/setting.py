@@ -1,7 +1,5 @@
 """A small data set, and helpers of the run tests."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import cache

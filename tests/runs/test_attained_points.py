@@ -1,7 +1,5 @@
 """Stored attained points of a run: every lower bound is the network's value at its point."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Forged chunks with matching hashes: every reader refuses impossible values, and a resumed run repeats the chunk."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

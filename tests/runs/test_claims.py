@@ -1,7 +1,5 @@
 """The statements of a run follow from its rows: changed manifests are refused, and shares name their totals."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Runs in this process: files, resumption, refused arguments, and invalid samples."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Samples with file names that are difficult for formats or readers, through every output."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """A run on a real Ray cluster of two workers, one of which is killed in the middle of a chunk."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

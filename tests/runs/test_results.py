@@ -1,7 +1,5 @@
 """Results as arrays, totals and exports, and changed files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable

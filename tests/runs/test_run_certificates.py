@@ -1,7 +1,5 @@
 """Certificates of a run: one per row, accepted by the checker, and computed only once."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Iterator

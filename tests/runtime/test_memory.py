@@ -1,7 +1,5 @@
 """The budget: where it comes from, pieces that fit, halving when they do not."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Shared parts of the search tests: tiny networks as units, and points of parts of their balls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Maxima of linear forms on flat balls agree with those of the family."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """β-CROWN bounds of rows hold at every point of a part for any parameters; Adam follows the exact gradient."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Branch and bound reaches the exact overlaps of tiny networks; if it stops earlier, its upper bounds hold."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -30,11 +28,7 @@ BOXES = [
     ("dense", "half", 1),
     ("clamped", "relative", 2),
 ]
-OTHERS = [
-    ("pooled", "octahedron", 2),
-    ("branched", "octahedron", 1),
-    ("dense", "sphere", 1),
-]
+OTHERS = [("pooled", "octahedron", 2), ("branched", "octahedron", 1), ("dense", "sphere", 1)]
 
 
 @cache

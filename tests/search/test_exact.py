@@ -1,7 +1,5 @@
 """Exact overlaps of tiny networks: lower and upper bounds meet at the exact value, for every ball and objective."""
 
-from __future__ import annotations
-
 from _thread import interrupt_main
 from functools import cache
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Input splitting reaches the exact overlaps of tiny networks; if it stops earlier, its upper bounds hold."""
 
-from __future__ import annotations
-
 import time
 from fractions import Fraction
 from functools import cache

@@ -1,7 +1,5 @@
 """Threads share every part of a batch in order; several searches run at once, and an error in one ends all."""
 
-from __future__ import annotations
-
 import threading
 import time
 from _thread import interrupt_main

@@ -1,7 +1,5 @@
 """Tightened intervals hold on the whole ball; eliminating stable units does not change the others."""
 
-from __future__ import annotations
-
 import time
 from itertools import product
 from math import inf

@@ -1,7 +1,5 @@
 """Intervals of units hold at every point of a part, and empty parts are detected."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from math import inf

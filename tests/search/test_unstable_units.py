@@ -1,7 +1,5 @@
 """The units of a ball represent the network exactly, without relaxation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib import import_module
 

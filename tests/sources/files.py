@@ -1,7 +1,5 @@
 """Small files of every format for the tests."""
 
-from __future__ import annotations
-
 import io
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models run by onnxruntime or torch: the same outputs as our graph, with any preparation."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Random and damaged files: each reader reads them or raises one of our errors with one sentence."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import struct

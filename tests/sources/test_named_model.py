@@ -1,7 +1,5 @@
 """Models by name: the preparation is part of the network, and bounds include it."""
 
-from __future__ import annotations
-
 import os
 import py_compile
 import sys

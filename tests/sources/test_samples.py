@@ -1,7 +1,5 @@
 """Data sets in every format: opening reads no sample, samples are read one at a time, and errors state the reason."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

@@ -1,7 +1,5 @@
 """Hashes of models and inputs: they change with every relevant part, and with nothing else."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Resumable folders: records that differ, damaged pieces, pieces that stay inside, one process at a time."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

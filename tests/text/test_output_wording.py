@@ -1,7 +1,5 @@
 """The wording of an output's change: outward numbers, units, and no word about decisions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -42,11 +40,7 @@ def test_a_bound_is_rounded_outward() -> None:
 @pytest.mark.parametrize(
     ("bounds", "guarantee", "text"),
     [
-        (
-            OverlapBounds(0.0, sampled=3.019),
-            "sampled",
-            "its largest rise in the ball is at least 3.01 MW, which",
-        ),
+        (OverlapBounds(0.0, sampled=3.019), "sampled", "its largest rise in the ball is at least 3.01 MW, which"),
         (OverlapBounds(0.0, estimate=3.019), "none", "its largest rise in the ball is estimated as 3.02 MW"),
         (OverlapBounds(0.0), "none", "no bound of its largest rise in the ball is known"),
     ],

@@ -1,7 +1,5 @@
 """The wording of verdicts: one clause in figures, commands, runs and reports, and no claim beyond the bounds."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import pytest

@@ -1,7 +1,5 @@
 """The wording of balls, shares and counts: rounding never claims more than is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

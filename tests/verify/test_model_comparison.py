@@ -1,7 +1,5 @@
 """Comparison of two networks: sampled and attacked differences stay inside the intervals, and verdicts are right."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from itertools import pairwise

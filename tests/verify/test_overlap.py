@@ -1,7 +1,5 @@
 """`pm.overlap`: results, and error messages for bad input."""
 
-from __future__ import annotations
-
 import sys
 import time
 from dataclasses import replace

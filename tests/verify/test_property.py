@@ -1,7 +1,5 @@
 """Properties of outputs over boxes: verdicts agree with an enumeration of all activation patterns."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from itertools import product
 

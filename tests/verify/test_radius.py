@@ -1,7 +1,5 @@
 """Robustness radii: proven radii, and adversaries beyond them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

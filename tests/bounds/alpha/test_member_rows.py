@@ -1,7 +1,5 @@
 """Member rows of α-CROWN: members continue from their ball's parameters where the gradients promise a gain."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from math import inf

@@ -1,7 +1,5 @@
 """Optimisers of α-CROWN: parameters stay in their ranges, and no row ends above its start."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import inf, nan
 

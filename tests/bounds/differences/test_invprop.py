@@ -1,7 +1,5 @@
 """INVPROP: bounds hold at all inputs that reach the floor, and are tighter than on the whole ball."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

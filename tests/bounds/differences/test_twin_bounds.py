@@ -1,7 +1,5 @@
 """Score differences by twin networks: sound, and tighter than the difference of two overlaps."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from math import inf

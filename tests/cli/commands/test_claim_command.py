@@ -1,7 +1,5 @@
 """proofmap claim: files for other verifiers that state the proven bounds."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """proofmap explain: maps of all kinds of inputs, and errors in one sentence."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from datetime import datetime
@@ -198,12 +196,9 @@ def test_every_method_names_its_kind_of_bound(method: str, tmp_path: Path) -> No
     assert words_of_guarantee[saved.guarantee] in said
     assert saved.guarantee == "certified" or "; proven" not in said
     assert f"ε = 0.1 in {'L∞' if norm is None else 'L2'}, values within [0, 1]" in said
-    name = {
-        "certified": "upper_proven",
-        "probable": "upper_probable",
-        "sampled": "lower_sampled",
-        "none": "estimate",
-    }[saved.guarantee]
+    name = {"certified": "upper_proven", "probable": "upper_probable", "sampled": "lower_sampled", "none": "estimate"}[
+        saved.guarantee
+    ]
     objective = saved.settings.get("objective", "margin")
     what = "overlap" if objective == "margin" else f"objective_{objective}"
     what = f"smoothed_{what}" if saved.guarantee == "probable" else what

@@ -1,7 +1,5 @@
 """proofmap run and export: on a folder of files, and killed at random moments."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random

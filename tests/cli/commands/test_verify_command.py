@@ -1,7 +1,5 @@
 """proofmap verify: verdicts with their balls, counterexamples, and the exit code."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

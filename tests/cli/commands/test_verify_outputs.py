@@ -1,7 +1,5 @@
 """proofmap verify --within: proven, refuted or undecided changes of one output, and the same options of explain."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

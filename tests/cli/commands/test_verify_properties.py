@@ -1,7 +1,5 @@
 """proofmap verify with VNN-LIB files: exactly the stated property is decided."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

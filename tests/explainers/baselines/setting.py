@@ -1,7 +1,5 @@
 """Models, inputs and reference computations that the tests of several baselines use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """DeepLIFT is Captum's, and adds up whatever the network is made of."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 

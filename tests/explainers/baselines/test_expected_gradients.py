@@ -1,7 +1,5 @@
 """Expected gradients: closed forms, what they add up to, and Captum with the same draws."""
 
-from __future__ import annotations
-
 from math import exp
 from typing import Any
 

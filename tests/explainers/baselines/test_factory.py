@@ -1,7 +1,5 @@
 """Every name of the table: one call, the settings of the paper, seeds, and what is refused."""
 
-from __future__ import annotations
-
 from inspect import signature
 from math import inf
 from typing import Any

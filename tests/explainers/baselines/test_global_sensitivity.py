@@ -1,7 +1,5 @@
 """Sobol and HSIC indices: closed forms, slow transcriptions, and the masks they are made from."""
 
-from __future__ import annotations
-
 from math import exp
 
 import pytest

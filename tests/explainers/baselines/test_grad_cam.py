@@ -1,7 +1,5 @@
 """Grad-CAM is Captum's, Grad-CAM++ the formula of its paper."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """Guided backpropagation is Captum's, and the paper's rule where Captum has none."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

@@ -1,7 +1,5 @@
 """LRP is Captum's, layer by layer; the rule for other signs is written down a second time, slowly."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from captum import attr

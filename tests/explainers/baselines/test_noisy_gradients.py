@@ -1,7 +1,5 @@
 """SmoothGrad and VarGrad: closed forms, and Captum with the same draws."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from captum import attr

@@ -1,7 +1,5 @@
 """Occlusion: a patch that is read, and a loop over patches."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """RISE: a cell that is read, a loop over masks, and the masks themselves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from math import ceil

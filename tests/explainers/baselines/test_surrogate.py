@@ -1,7 +1,5 @@
 """LIME and KernelSHAP: closed forms, Shapley values by enumeration, and Captum with the same draws."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import exp, sqrt
 from typing import Any

@@ -1,7 +1,5 @@
 """Sets around sampled values: nothing that was sampled lies outside, and zonotopes are no looser than boxes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

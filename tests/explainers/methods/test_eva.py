@@ -1,7 +1,5 @@
 """The definitions against brute force, and what the calls say to bad input. tests/test_theory.py has the theorems."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

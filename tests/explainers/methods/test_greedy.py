@@ -1,7 +1,5 @@
 """Greedy-AS and Greedy-AO: the ranking that their paper describes, from attacks that are seeded."""
 
-from __future__ import annotations
-
 from math import ceil, inf
 from typing import Any
 

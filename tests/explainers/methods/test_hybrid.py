@@ -1,7 +1,5 @@
 """Explainers that sample: the same samples give the same answer as running the whole network for every member."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Nested EVA: the order that ever smaller sets give, in closed form, set by set, and for every ball and grouping."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import Any
 

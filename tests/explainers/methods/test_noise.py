@@ -1,7 +1,5 @@
 """Noise EVA: its formula draw by draw, what a linear network makes of it, and that no number depends on the batch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Path EVA: the scores sum to what the attack gained, for networks of every kind, and are the integral."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Smooth EVA: its formula draw by draw, its standard errors, and that no number depends on the batch."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import Any
 

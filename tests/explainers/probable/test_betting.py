@@ -1,7 +1,5 @@
 """Confidence bounds of means: they hold as often as they say, and are about as narrow as the best."""
 
-from __future__ import annotations
-
 from math import log, sqrt
 
 import pytest

@@ -1,7 +1,5 @@
 """Probable EVA: bounds that hold with the probability they state, and meet the truth where it is known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import expm1, log, sqrt
 from typing import Any

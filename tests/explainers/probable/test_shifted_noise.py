@@ -1,7 +1,5 @@
 """Bounds of shares under a shift of the noise: half-spaces attain them, with and without a frozen group."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 import pytest

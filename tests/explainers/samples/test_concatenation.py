@@ -1,7 +1,5 @@
 """`pm.concat`: the parts of a call give the call again; explanations that do not fit together are refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

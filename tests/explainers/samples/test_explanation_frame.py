@@ -1,7 +1,5 @@
 """Tidy frames of explanations: each number is that of its group and sample."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Proven ranks: the sentence on the most important groups claims no more than is proven."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

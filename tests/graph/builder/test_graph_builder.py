@@ -1,7 +1,5 @@
 """The graph builder: names, placeholders, errors, and broadcasting."""
 
-from __future__ import annotations
-
 import pytest
 
 from proofmap.errors import ModelError, UnsupportedError

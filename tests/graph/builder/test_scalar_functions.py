@@ -1,7 +1,5 @@
 """Functions of one scalar, products and maxima, against torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf
 

@@ -1,7 +1,5 @@
 """Masked softmax: exactly zero where the mask hides, and no infinite number in the graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf
 

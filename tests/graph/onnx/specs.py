@@ -1,7 +1,5 @@
 """Single operations as ONNX files: built in each opset, run by onnxruntime, and read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

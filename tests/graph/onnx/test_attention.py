@@ -1,7 +1,5 @@
 """Attention in ONNX files: with masks of minus infinity, which never reach a bound, and as one operator."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +35,7 @@ MASKS: dict[str, tuple[list[onnx.NodeProto], dict[str, Any]]] = {
         [node("Mul", ["s", "f"], ["n"]), node("Add", ["n", "c"], ["m"])],
         {"c": CAUSAL, "f": np.float32(0.3)},
     ),
-    "chosen": (
-        [node("Where", ["b", "s", "low"], ["m"])],
-        {"b": CAUSAL == 0, "low": np.array(-np.inf, np.float32)},
-    ),
+    "chosen": ([node("Where", ["b", "s", "low"], ["m"])], {"b": CAUSAL == 0, "low": np.array(-np.inf, np.float32)}),
     "computed": (
         [node("Where", ["b", "zero", "low"], ["w"]), node("Add", ["s", "w"], ["m"])],
         {"b": CAUSAL == 0, "low": np.array(-np.inf, np.float32), "zero": np.array(0, np.float32)},

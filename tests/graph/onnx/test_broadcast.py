@@ -1,7 +1,5 @@
 """Broadcasting of two values: either one may be the smaller, and the result has their common shape."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 

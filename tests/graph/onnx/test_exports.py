@@ -1,7 +1,5 @@
 """Transformers, recurrent networks and gates as torch's two exporters write them: equal logits, sound bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

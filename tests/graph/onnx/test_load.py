@@ -1,7 +1,5 @@
 """`pm.load`: files that are read, and files that are refused."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from functools import cache

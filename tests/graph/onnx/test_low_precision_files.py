@@ -1,7 +1,5 @@
 """ONNX files that compute in float16: the float32 network with the same weights is analysed, and a warning says so."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """ONNX files with several inputs: they are read as functions of the joined vector."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files in which the samples leave axis 0: they are read as functions of one sample."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Graphs written as ONNX files compute the same function in onnxruntime."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

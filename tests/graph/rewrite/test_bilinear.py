@@ -1,7 +1,5 @@
 """Matrix products as entrywise products: the same function, and tighter bounds with optimised planes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

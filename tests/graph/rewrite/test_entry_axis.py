@@ -1,7 +1,5 @@
 """Scalar values (shape ()): models may contain them, and their bounds are sound."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Constant folding gives the same function with fewer nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 

@@ -1,7 +1,5 @@
 """Removal of the probability head: the network decides as before."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,11 +126,7 @@ FILES = {
     "softmax": ([node("Softmax", ["z"], ["y"], axis=1)], "softmax"),
     "log-softmax": ([node("LogSoftmax", ["z"], ["y"], axis=-1)], "log-softmax"),
     "maps": (
-        [
-            node("Reshape", ["z", "map"], ["m"]),
-            node("Softmax", ["m"], ["s"], axis=1),
-            node("Flatten", ["s"], ["y"]),
-        ],
+        [node("Reshape", ["z", "map"], ["m"]), node("Softmax", ["m"], ["s"], axis=1), node("Flatten", ["s"], ["y"])],
         "softmax",
     ),
 }

@@ -1,7 +1,5 @@
 """Samples that leave axis 0 and come back are tracked; operations that mix them are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

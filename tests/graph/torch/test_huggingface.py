@@ -1,7 +1,5 @@
 """Models of Hugging Face and timm, small and with random weights: they are passed as they are, and bounds hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +17,7 @@ PICTURES = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 BALL_RADIUS = 1e-3
 BALL = pm.Ball(BALL_RADIUS)
 ROWS = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(0)) / 2
-SMALL = {
-    "hidden_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "num_labels": 4,
-}
+SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "num_labels": 4}
 PATCHES = {"image_size": 16, "patch_size": 8}
 TEXT = {"vocab_size": 20, "max_position_embeddings": 8, "pad_token_id": 0}
 STAGES = {"hidden_sizes": [4, 8], "depths": [1, 1], "num_labels": 4}

@@ -1,7 +1,5 @@
 """float16 and bfloat16 modules: the float32 network with the same weights is analysed, and a warning says so."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 

@@ -2,8 +2,6 @@
 write.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

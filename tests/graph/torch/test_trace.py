@@ -1,7 +1,5 @@
 """`pm.trace`: modules that are read, and modules that are refused."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Adversarial deletion: curves known in closed form, monotonicity, and independence of the batch."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Deletion and Insertion: areas known in closed form, a slow transcription, and invariances."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any

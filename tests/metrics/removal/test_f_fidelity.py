@@ -1,7 +1,5 @@
 """F-Fidelity: values known in closed form, a slow transcription, and invariances."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

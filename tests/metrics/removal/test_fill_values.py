@@ -1,7 +1,5 @@
 """Baselines: their values by hand, and curves that use them."""
 
-from __future__ import annotations
-
 from math import exp
 from typing import Any
 

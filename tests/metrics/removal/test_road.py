@@ -1,7 +1,5 @@
 """ROAD: scores known in closed form, and invariances."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The figure of pm.curve: its lines are the numbers, and its titles never claim more than they do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 

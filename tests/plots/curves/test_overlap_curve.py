@@ -1,7 +1,5 @@
 """pm.curve: bounds of AO at several radii from both sides, checked against points, enumeration and pm.overlap."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import Any

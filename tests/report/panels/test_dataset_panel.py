@@ -1,7 +1,5 @@
 """The data set panel: its totals are those of the run, and a damaged folder is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

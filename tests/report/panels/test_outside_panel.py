@@ -1,7 +1,5 @@
 """A panel from outside the package: one class adds a section, its style and its link to a report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape

@@ -1,7 +1,5 @@
 """VNN-LIB files: their boxes and conditions, read exactly, and errors for unsupported files."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

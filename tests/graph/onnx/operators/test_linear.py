@@ -1,7 +1,5 @@
 """ONNX operators that are linear because their positions, masks or factors are constants, against onnxruntime."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -153,10 +151,7 @@ REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
         [node("ScatterND", ["x", "cells", "two"], ["h"], reduction="max")],
         "with reduction 'max'",
     ),
-    "Resize with antialias": (
-        [node("Resize", ["x", "", "half"], ["h"], mode="linear", antialias=1)],
-        "with antialias",
-    ),
+    "Resize with antialias": ([node("Resize", ["x", "", "half"], ["h"], mode="linear", antialias=1)], "with antialias"),
     "Resize with coordinates 'tf_crop_and_resize'": (
         [
             node(

@@ -1,7 +1,5 @@
 """scikit-learn models, trained on its own data and exported by skl2onnx: equal outputs, sound bounds."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """ONNX normalisation by the statistics of each sample, and reductions along axes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

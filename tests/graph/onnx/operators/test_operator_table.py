@@ -1,7 +1,5 @@
 """The table of ONNX operators, each against onnxruntime."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -273,12 +271,7 @@ SHAPE_SPECS += [
         lambda opset: [node("Split", ["x"], ["a", "b"], axis=1, num_outputs=2), node("Identity", ["b"], ["h"])],
         opsets=(18, NEWEST),
     ),
-    Spec(
-        "Shape",
-        (2, 3),
-        computed_shape,
-        {"zero": np.array(0, dtype=np.int64), "minus": ints(-1), "axes": ints(0)},
-    ),
+    Spec("Shape", (2, 3), computed_shape, {"zero": np.array(0, dtype=np.int64), "minus": ints(-1), "axes": ints(0)}),
     Spec(
         "Size",
         (2, 3),

@@ -1,7 +1,5 @@
 """Static quantisation: files of onnxruntime's quantiser and single operators against onnxruntime; bounds at points."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
