@@ -507,8 +507,7 @@ _add(
 
 
 def _dense(activation: Callable[[], nn.Module]) -> nn.Module:
-    sizes = (12, 16, 12, 10)
-    pairs = itertools.pairwise(sizes)
+    pairs = itertools.pairwise((12, 16, 12, 10))
     layers = [layer for a, b in pairs for layer in (nn.Linear(a, b), activation())]
     return nn.Sequential(*layers, nn.Linear(10, 4))
 

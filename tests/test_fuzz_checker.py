@@ -36,8 +36,7 @@ def test_a_seed_draws_the_same_again() -> None:
 
 def test_every_operator_and_oddity_is_drawn() -> None:
     files = [draws.drawn(seed) for seed in range(2200)]
-    changes = {change for file in files for change in file.changes}
-    assert changes > {*oddities.ODDITIES, *wire.CHANGES}
+    assert {change for file in files for change in file.changes} > {*oddities.ODDITIES, *wire.CHANGES}
     said = " ".join(line for file in files for line in file.described)
     assert all(f'op_type: "{op}"' in said for op in {*USUAL, *SELDOM})
 

@@ -136,5 +136,4 @@ def test_properties_compare_differences_that_float32_keeps(
 ) -> None:
     model = Moved(offset, nn.Softmax(1))
     graph = pm.trace(model, torch.zeros(1, 3))
-    region = ordered(first, 1, strict=strict)
-    assert decide(graph, [region], bounds=bounds, run=model).verdict == verdict
+    assert decide(graph, [ordered(first, 1, strict=strict)], bounds=bounds, run=model).verdict == verdict

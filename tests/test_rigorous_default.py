@@ -108,8 +108,7 @@ def test_radii_are_rigorous_by_default() -> None:
 
 
 def test_automatic_radii_are_those_that_the_explainer_can_prove() -> None:
-    auto = pm.Ball("auto", domain=(0.0, 1.0))
-    found = pm.EVA(COVERED, auto, groups=GROUPS, progress=False).explain(X)
+    found = pm.EVA(COVERED, pm.Ball("auto", domain=(0.0, 1.0)), groups=GROUPS, progress=False).explain(X)
     known = pm.certified_radius(COVERED, X, domain=(0.0, 1.0), target=found.target, progress=False)
     assert found.settings["eps"] == known.tolist()
     assert found.proven.all()

@@ -57,8 +57,7 @@ def test_the_first_lines_of_the_readme(tmp_path: Path) -> None:
 
 def test_figures_in_the_width_of_a_paper(tmp_path: Path) -> None:
     explanation = pm.EVA(MODEL, pm.Ball(0.05)).explain(ROWS)
-    panels = Figure().subplots(1, 2)
-    explanation.plot(ax=panels, cmap="cividis", title=["a", "b"], panels="scores")
+    explanation.plot(ax=Figure().subplots(1, 2), cmap="cividis", title=["a", "b"], panels="scores")
     with pm.plots.paper(columns=2):
         assert_type(explanation.plot(panels=["scores"]), Picture)
     explanation.summary(title="rows", panels=["samples"]).savefig(tmp_path / "rows.pdf")

@@ -29,8 +29,7 @@ packaged = pytest.mark.parametrize("name", PACKAGED)
 
 def test_mnist_mlp_is_the_network_of_the_paper() -> None:
     model = mnist_mlp()
-    kinds = [type(layer) for layer in model]
-    assert kinds == [nn.Flatten, *[nn.Linear, nn.ReLU] * 4, nn.Linear]
+    assert [type(layer) for layer in model] == [nn.Flatten, *[nn.Linear, nn.ReLU] * 4, nn.Linear]
     widths = [(layer.in_features, layer.out_features) for layer in model if isinstance(layer, nn.Linear)]
     assert widths == [(784, 256), (256, 128), (128, 64), (64, 32), (32, 10)]
 

@@ -81,8 +81,7 @@ def test_points_lie_in_their_balls_exactly_and_have_their_values(given: dict[str
     met = attack_lower_bounds(graph, family, forms, ROOM)
     assert met.points.dtype == dtype
     moved = met.points.double() - family.x.double()[:, None]
-    stated = ball.at(family.x.double(), MASK).split()
-    assert bool(stated.contains(moved.flatten(0, 1), 0.0).all())
+    assert bool(ball.at(family.x.double(), MASK).split().contains(moved.flatten(0, 1), 0.0).all())
     for group in range(3):
         frozen = torch.eq(MASK, group)
         assert torch.equal(met.points[:, 1 + group][:, frozen], family.x[:, frozen])

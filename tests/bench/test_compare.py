@@ -151,8 +151,7 @@ def test_the_default_domain_is_the_range_of_x() -> None:
     table = compare(model, x, ["eva"], ["deletion"], progress=False)
     stated = compare(model, x, ["eva"], ["deletion"], ball=pm.Ball("auto", domain=(0.0, 1.0)), progress=False)
     assert table.values["eva"]["deletion"].tolist() == stated.values["eva"]["deletion"].tolist()
-    flat = compare(model, torch.full_like(x, 0.5), ["saliency"], progress=False)
-    assert list(flat.rows) == ["saliency"]
+    assert list(compare(model, torch.full_like(x, 0.5), ["saliency"], progress=False).rows) == ["saliency"]
 
 
 def test_a_name_alone_is_one_method_or_metric() -> None:

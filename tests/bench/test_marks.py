@@ -24,8 +24,7 @@ def test_the_test_is_the_paired_t_test_of_scipy(count: int) -> None:
 
 def test_small_p_values_are_not_rounded_to_zero() -> None:
     """Corrections over hundreds of pairs compare p with numbers that a bootstrap of 10,000 means cannot resolve."""
-    a = 1 + drawn(3, 200)
-    assert 0 < paired_p(a, np.zeros(200)) < 1e-15
+    assert 0 < paired_p(1 + drawn(3, 200), np.zeros(200)) < 1e-15
 
 
 def test_differences_without_variation() -> None:

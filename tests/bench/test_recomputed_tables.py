@@ -62,8 +62,7 @@ def test_intervals(table: str) -> None:
     students = 0
     for at, metric in enumerate(read(table).metrics):
         values = stored(table, metric)
-        rows = shown(f"{table}/table.md")
-        for label, cells in rows.items():
+        for label, cells in shown(f"{table}/table.md").items():
             each = values[without_samples(label)]
             found = CELL.search(cells[at])
             assert found is not None, (label, metric)

@@ -119,8 +119,7 @@ def test_one_sample_has_no_interval_and_wins_nothing() -> None:
 def test_both_texts_hold_the_same_numbers() -> None:
     values = {"eva": {"deletion": drawn(0.1, 0), "insertion": drawn(0.8, 1)}, "rise": {"deletion": drawn(0.3, 2)}}
     table = tabulate("t", [LOW, HIGH], values, {"eva": 0.5, "rise": 12.0}, paper={"eva": {"deletion": 0.089}})
-    text = table.markdown()
-    lines = text.splitlines()
+    lines = table.markdown().splitlines()
     assert lines[0] == "| | Deletion ↓ | Insertion ↑ | seconds |"
     assert "/ 0.089" in lines[2]
     assert "n/a" in lines[3]
@@ -246,8 +245,7 @@ def test_a_notebook_sees_a_table() -> None:
 
 def test_a_table_is_drawn() -> None:
     """Each metric has a panel, dollar signs are plain text, and one sample is a point."""
-    table = shown()
-    figure = table.plot()
+    figure = shown().plot()
     assert [axes.get_title() for axes in figure.axes] == ["Deletion ↓", "Insertion ↑"]
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["eva", "a|b", "<b onload=x>"]
     assert figure.get_suptitle() == "zoo:mnist_mlp on <digits>.npz, 400 samples"
@@ -275,5 +273,4 @@ def test_the_heading_says_what_is_known() -> None:
     assert replace(table, title="Table 1").heading() == "Table 1: zoo:mnist_mlp on <digits>.npz, 400 samples"
     assert replace(table, data="").heading() == "zoo:mnist_mlp, 400 samples"
     assert replace(table, model="").heading() == "<digits>.npz, 400 samples"
-    one = tabulate("", [LOW], {"a": {"deletion": np.ones(1)}}, {"a": 1.0})
-    assert one.heading() == "1 sample"
+    assert tabulate("", [LOW], {"a": {"deletion": np.ones(1)}}, {"a": 1.0}).heading() == "1 sample"

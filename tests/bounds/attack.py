@@ -8,10 +8,8 @@ from proofmap import Family, Graph
 
 def sampled(graph: Graph, family: Family, count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Return deltas (count, N, *shape) and logits (count, N, classes)."""
-    generator = torch.Generator().manual_seed(seed)
-    deltas = family.sample(count, generator)
-    points = (family.x + deltas).flatten(0, 1)
-    return deltas, graph(points).reshape(count, family.count, -1)
+    deltas = family.sample(count, torch.Generator().manual_seed(seed))
+    return deltas, graph((family.x + deltas).flatten(0, 1)).reshape(count, family.count, -1)
 
 
 def climbed(graph: Graph, family: Family, steps: int = 12) -> Tensor:

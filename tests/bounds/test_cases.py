@@ -47,8 +47,7 @@ def unstable(graph: pm.Graph, family: pm.Family) -> tuple[str, int]:
     points = family.x + family.sample(2000, torch.Generator().manual_seed(2))
     name = hidden(graph)[1]
     value = values_at(graph, points.flatten(0, 1))[name].unflatten(0, (2000, -1))
-    both = ((value > 0).any(0) & (value < 0).any(0)).all(0)
-    return name, int(both.nonzero()[0])
+    return name, int(((value > 0).any(0) & (value < 0).any(0)).all(0).nonzero()[0])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -71,8 +70,7 @@ def test_bounds_hold_on_the_parts_of_a_split(method: str, sharing: pm.bounds.Sha
     closer = False
     for k in range(4):
         there = (side[:, leaf[k]] >= 0) if k % 2 == 0 else (side[:, leaf[k]] <= 0)  # (400, members)
-        excess = torch.where(there[..., None], reached[:, leaf[k]] - bound[k], -inf)
-        assert float(excess.max()) <= 1e-9
+        assert float(torch.where(there[..., None], reached[:, leaf[k]] - bound[k], -inf).max()) <= 1e-9
         closer |= bool((bound[k] < whole[leaf[k]] - 1e-6).any())
     assert closer or method == "forward"
 
@@ -120,8 +118,7 @@ def test_rounding_is_not_taken_for_an_empty_part(dtype: torch.dtype, scale: floa
 
 def test_without_splits_bounds_that_miss_each_other_do_so_by_rounding() -> None:
     one = Interval(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0]))
-    other = Interval(torch.tensor([0.5, 0.0]), torch.tensor([2.0, 1.5]))
-    meet = one & other
+    meet = one & Interval(torch.tensor([0.5, 0.0]), torch.tensor([2.0, 1.5]))
     assert (meet.lower > meet.upper).tolist() == [False, True]
     assert (meet.uncrossed().lower.tolist(), meet.uncrossed().upper.tolist()) == ([0.5, 1.5], [1.0, 2.0])
 

@@ -135,8 +135,7 @@ def test_a_small_budget_gives_the_same_numbers(case: Case, name: str) -> None:
 
 
 def test_rows_below_the_floor_may_stay_loose_but_the_maximum_is_the_same() -> None:
-    case = MODELS["deep relu"]
-    graph, family = prepared(case)
+    graph, family = prepared(MODELS["deep relu"])
     unit = torch.eye(graph.classes, dtype=torch.float64)
     logits = graph(family.x)
     target = logits.argmax(1)

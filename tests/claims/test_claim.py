@@ -109,8 +109,7 @@ def test_a_targeted_map_claims_both_halves_towards_its_class(tmp_path: Path) -> 
     assert torch.equal(adding.lower, x[0].double())
     assert torch.equal(removing.upper, x[0].double())
     assert read(adding, tmp_path)[2].tolist() == [[-1.0]]
-    own = pm.TargetedEVA(model, pm.Ball(0.05), groups=MASK).explain(x, decided)
-    assert of(own, "all") == []
+    assert of(pm.TargetedEVA(model, pm.Ball(0.05), groups=MASK).explain(x, decided), "all") == []
 
 
 def test_what_claims_nothing_is_refused(e: pm.Explanation) -> None:

@@ -94,8 +94,7 @@ def test_every_sample_claims_what_its_explanation_does(tmp_path: Path) -> None:
                 line for line in expected.splitlines() if line.startswith("(")
             ]
     assert not any(f"{BAD:06d}" in question for _, question, _ in rows)
-    nets = {net for net, _, _ in rows}
-    assert nets == {f"onnx/net-{c}.onnx" for c in {*results["target"].tolist()} - {-1}}
+    assert {net for net, _, _ in rows} == {f"onnx/net-{c}.onnx" for c in {*results["target"].tolist()} - {-1}}
 
 
 def test_a_radius_of_its_own_is_that_of_the_box(tmp_path: Path) -> None:

@@ -71,8 +71,7 @@ def test_a_run_with_a_closed_stderr_is_complete(tmp_path: Path, end: str) -> Non
     (tmp_path / "data").mkdir()
     for k, image in enumerate(images):
         write_png(tmp_path / "data" / f"{k}.png", image)
-    words = [str(PROGRAM), "run", "data", *RUN, "--json", "--out", "out"]
-    done = shell(words, end, tmp_path)
+    done = shell([str(PROGRAM), "run", "data", *RUN, "--json", "--out", "out"], end, tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith("{")
     assert {"chunks/000000.safetensors", "chunks/000001.safetensors", "totals.png"} <= contents(tmp_path / "out").keys()

@@ -127,8 +127,7 @@ def test_a_feature_mask_takes_the_place_of_the_groups(model: nn.Module, x: Tenso
 
 def test_samples_at_a_time_change_nothing(model: nn.Module, x: Tensor) -> None:
     eva = EXPLAINERS["eva"](model)
-    found = eva.attribute(x, target=2, perturbations_per_eval=1)
-    torch.testing.assert_close(found, explained(eva, x, 2))
+    torch.testing.assert_close(eva.attribute(x, target=2, perturbations_per_eval=1), explained(eva, x, 2))
     with pytest.raises(InputError, match="got perturbations_per_eval=0"):
         eva.attribute(x, perturbations_per_eval=0)
 
@@ -272,8 +271,7 @@ def test_clamped_inputs_are_what_captum_asks_for(model: nn.Module, x: Tensor) ->
 def test_what_cannot_be_clamped_is_refused(model: nn.Module) -> None:
     with pytest.raises(InputError, match="ClampedInputs got str, expected an explainer"):
         ClampedInputs("eva")  # type: ignore[arg-type]
-    rows = torch.tensor([[1.0, 0.0, 0.2], [0.0, 1.0, 0.9]])
-    domain = Domain.from_data(rows, one_hot=[[0, 1]])
+    domain = Domain.from_data(torch.tensor([[1.0, 0.0, 0.2], [0.0, 1.0, 0.9]]), one_hot=[[0, 1]])
     table = EVA(nn.Linear(3, 2), Ball(domain.eps(0.1), domain=domain), progress=False)
     with pytest.raises(InputError, match="one-hot blocks, expected numbers only"):
         ClampedInputs(table)

@@ -94,8 +94,7 @@ def test_inputs_take_the_precision_of_the_model(model: nn.Module, inputs: NDArra
     np.testing.assert_array_equal(explain(model, inputs.astype(np.float64), TARGETS), expected(model, inputs))
     whole = inputs.round().astype(np.uint8)
     np.testing.assert_array_equal(explain(model, whole, TARGETS), expected(model, whole.astype(np.float32)))
-    double = copy.deepcopy(model).double()
-    assert explain(double, inputs, TARGETS).dtype == np.float64
+    assert explain(copy.deepcopy(model).double(), inputs, TARGETS).dtype == np.float64
 
 
 def test_odd_arrays_are_welcome(model: nn.Module, inputs: NDArray[Any]) -> None:

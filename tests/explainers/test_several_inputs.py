@@ -213,8 +213,7 @@ def test_integers_stay_fixed() -> None:
     for k in range(2):
         reached = margins(overlap_of(drawn(BALLS, k), TOKENS[:1]), found.target[k])
         assert float(reached.max()) <= float(found.overlap.full[k]) + 1e-6
-    other = pm.EVA(model, balls).explain((IMAGES, ROWS, TOKENS + 1))
-    assert other.model_hash != found.model_hash
+    assert pm.EVA(model, balls).explain((IMAGES, ROWS, TOKENS + 1)).model_hash != found.model_hash
     with pytest.raises(InputError, match=r"got balls for the input 'tokens' of torch.int64, expected None"):
         pm.overlap(model, (IMAGES, ROWS, TOKENS), (*BALLS, pm.Ball(1.0)))
 
@@ -223,8 +222,7 @@ def test_different_integers_are_explained_one_by_one() -> None:
     explainer, inputs = pm.EVA(Network(), (*BALLS, None)), (IMAGES, ROWS, torch.tensor([[1, 2], [3, 4]]))
     with pytest.raises(InputError, match=r"'tokens' of torch.int64 with different values for 2 samples") as caught:
         explainer.explain(inputs)
-    advice = str(caught.value).rpartition("as in ")[2]
-    found = eval(advice, {"explainer": explainer, "inputs": inputs})
+    found = eval(str(caught.value).rpartition("as in ")[2], {"explainer": explainer, "inputs": inputs})
     assert [int(one.predicted) for one in found] == Network()(*inputs).argmax(1).tolist()
 
 
@@ -242,8 +240,7 @@ def test_captum_gets_a_tuple() -> None:
     explainer = pm.EVA(Network(), (*BALLS, None))
     maps = explainer.attribute((IMAGES, ROWS, TOKENS), 1)
     assert [tuple(each.shape) for each in maps] == [(2, 1, 3, 3), (2, 2), (2, 2)]
-    masks = (CELLS((1, 3, 3)), torch.tensor([0, 0]), None)
-    cells = explainer.attribute((IMAGES, ROWS, TOKENS), 1, masks)
+    cells = explainer.attribute((IMAGES, ROWS, TOKENS), 1, (CELLS((1, 3, 3)), torch.tensor([0, 0]), None))
     assert torch.equal(cells[1][:, 0], cells[1][:, 1])
 
 

@@ -309,7 +309,6 @@ def test_the_error_says_that_onnxruntime_cannot_run_the_file(tmp_path: Path) -> 
 
 def test_custom_weights_are_checked_in_files_too(tmp_path: Path) -> None:
     model = foreign_file()
-    bad = onnx.numpy_helper.from_array(floats(6, 16) * inf, "w1")
-    model.graph.initializer[0].CopyFrom(bad)
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(floats(6, 16) * inf, "w1"))
     with pytest.raises((ModelError, InputError), match="NaN or infinite"):
         loaded(model, tmp_path)

@@ -307,8 +307,7 @@ class Odd(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.act(self.norm(self.first(x)).atan())
-        wide = h.cumprod(1).unsqueeze(2).repeat(1, 1, 2)
-        largest, where = wide.sin().max(2)
+        largest, where = h.cumprod(1).unsqueeze(2).repeat(1, 1, 2).sin().max(2)
         product: Tensor = self.attend(largest) * h + where
         return product**20
 

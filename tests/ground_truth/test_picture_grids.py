@@ -57,8 +57,7 @@ def test_each_recognised_picture_is_used_once() -> None:
     classes = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 0])
     known = torch.ones(4, 9, dtype=torch.bool)
     known[0, 0] = known[3, 3] = False
-    chosen = list(photographs._choose(classes, known, 5))
-    assert chosen == [(1, 0, 2, 7), (3, 4, 5, 6)]
+    assert list(photographs._choose(classes, known, 5)) == [(1, 0, 2, 7), (3, 4, 5, 6)]
     assert list(photographs._choose(classes, ~known, 5)) == []
 
 

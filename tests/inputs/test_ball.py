@@ -251,8 +251,7 @@ def test_split_members_freeze_their_groups(shared: bool) -> None:
             assert torch.equal(singles.lower[index], family.lower[sample] * kept)
             assert torch.equal(singles.upper[index], family.upper[sample] * kept)
             assert singles.eps[index] == family.eps[sample]
-    some = family.split(torch.tensor([5, 1]))
-    assert torch.equal(some.upper, singles.upper[[5, 1]])
+    assert torch.equal(family.split(torch.tensor([5, 1])).upper, singles.upper[[5, 1]])
     assert Ball(0.1).at(torch.zeros(2, 3)).split().count == 2
 
 
@@ -297,8 +296,7 @@ def test_the_room_is_what_the_domain_leaves() -> None:
     torch.testing.assert_close(room.lower, torch.tensor([[-0.25, -0.1, -0.75, -1.0]], dtype=torch.float64))
     torch.testing.assert_close(room.upper, torch.tensor([[0.75, 0.5, 0.1, 0.0]], dtype=torch.float64))
     assert room.eps.tolist() == [1.0]
-    raised = Ball(0.1, domain=(0.0, 1.0), half="+").room(x, mask)
-    assert raised.lower.tolist() == [[0.0] * 4]
+    assert Ball(0.1, domain=(0.0, 1.0), half="+").room(x, mask).lower.tolist() == [[0.0] * 4]
     fixed = Ball(torch.tensor([[0.1, 0.0, 0.1, 0.1]]), domain=(0.0, 1.0)).room(x, mask)
     assert (float(fixed.lower[0, 1]), float(fixed.upper[0, 1])) == (0.0, 0.0)
     free = Ball(0.1, 2.0)

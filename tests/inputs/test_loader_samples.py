@@ -60,8 +60,7 @@ def test_every_entry_point_takes_a_loader() -> None:
     for method in ("eva", "saliency"):
         found_values, expected_values = (table.values[method]["deletion"] for table in tables)
         np.testing.assert_array_equal(found_values, expected_values)
-    answer = pm.explain(model, loader, seconds=0.1, progress=False)
-    assert torch.equal(answer.map.x, X)
+    assert torch.equal(pm.explain(model, loader, seconds=0.1, progress=False).map.x, X)
 
 
 def test_a_shuffled_loader_is_refused() -> None:

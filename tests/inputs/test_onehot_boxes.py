@@ -98,8 +98,7 @@ def test_no_row_of_the_ball_is_above_its_bound(name: str, seed: int) -> None:
             assert float(rivals.max()) <= float(over.full[n]) + 1e-9
             held = {int(DOMAIN.groups[k]) for k in range(8) if other[k] != row[k]}
             for u in set(DOMAIN.groups.tolist()) - held:
-                back = torch.where(DOMAIN.groups == u, row, points)
-                logits = model(back)
+                logits = model(torch.where(DOMAIN.groups == u, row, points))
                 rivals = logits.masked_fill(torch.arange(3) == target, -np.inf).amax(1) - logits[:, target]
                 assert float(rivals.max()) <= float(over.frozen[n, u]) + 1e-9
     assert bool((over.frozen <= over.full[:, None]).all())
@@ -178,8 +177,7 @@ def test_an_explanation_scores_a_block_as_one() -> None:
     assert e.scores.shape == (4, 5)
     assert torch.equal(e.attributions[:, 2], e.attributions[:, 4])
     assert e.settings["one_hot"] == [[2, 3, 4], [6, 7]]
-    again = pm.overlap(network(), X, ball, groups=DOMAIN.groups)
-    assert torch.equal(e.overlap.full, again.full)
+    assert torch.equal(e.overlap.full, pm.overlap(network(), X, ball, groups=DOMAIN.groups).full)
     assert torch.equal(e[2].overlap.full, e.overlap.full[2:3])
     single = pm.EVA(network().float(), ball).explain(X[:1].float())
     with pytest.raises(InputError, match=REFUSED):

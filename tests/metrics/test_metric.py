@@ -235,8 +235,7 @@ def test_streams_of_random_numbers() -> None:
     device = torch.device("cpu")
     whole = Stream(3, "ties").next(5, 2, 7, device=device)
     again = Stream(3, "ties")
-    parts = [again.next(count, 2, 7, device=device) for count in (1, 3, 1)]
-    assert torch.equal(torch.cat(parts), whole)
+    assert torch.equal(torch.cat([again.next(count, 2, 7, device=device) for count in (1, 3, 1)]), whole)
     for other in (Stream(4, "ties"), Stream(3, "baseline"), Stream(3, "subsets")):
         assert not torch.equal(other.next(5, 2, 7, device=device), whole)
 

@@ -26,8 +26,7 @@ def test_an_explainer_proportional_to_x() -> None:
     value = Stability(0.2, samples=30)(MODEL, X, None, tripled)
     assert bool((value <= 0.6 * (1 + 1e-9)).all())
     assert bool((value >= 0.58).all())
-    more = Stability(0.2, samples=60)(MODEL, X, None, tripled)
-    assert not torch.equal(value, more)
+    assert not torch.equal(value, Stability(0.2, samples=60)(MODEL, X, None, tripled))
 
 
 def test_at_given_points() -> None:
@@ -89,8 +88,7 @@ def test_the_class_stays_that_of_x(target: Any) -> None:
     expected = predicted if target is None else torch.as_tensor(target).expand(3)
 
     def named(x: Tensor, classes: Tensor) -> Tensor:
-        near = torch.cdist(x, X).argmin(1)
-        assert torch.equal(classes, expected[near])
+        assert torch.equal(classes, expected[torch.cdist(x, X).argmin(1)])
         return x
 
     assert bool((Stability(0.3)(MODEL, X, target, named) > 0).all())

@@ -153,8 +153,7 @@ def test_colours() -> None:
 
 def test_other_channels_are_averaged() -> None:
     e = make((1, 5, 4, 4))
-    figure = draw(e)
-    for panel, values in zip(figure.axes, (e.x, e.attributions), strict=False):
+    for panel, values in zip(draw(e).axes, (e.x, e.attributions), strict=False):
         np.testing.assert_allclose(np.asarray(panel.images[0].get_array()), values[0].mean(0).numpy(), rtol=1e-6)
 
 
@@ -204,8 +203,7 @@ def test_a_series_is_drawn_along_its_time() -> None:
     above, below = draw(e).axes
     for line, channel in zip(above.lines, e.x[0], strict=True):
         np.testing.assert_array_equal(np.asarray(line.get_ydata()), channel.numpy())
-    heights = [getattr(bar, "get_height", float)() for bar in below.patches]
-    assert heights == pytest.approx(e.scores[0].tolist())
+    assert [getattr(bar, "get_height", float)() for bar in below.patches] == pytest.approx(e.scores[0].tolist())
     assert [getattr(bar, "get_x", float)() + 3.6 for bar in below.patches] == pytest.approx(
         [3.5, 11.5, 19.5, 27.5, 35.5]
     )
@@ -293,8 +291,7 @@ def test_proven_groups_have_solid_outlines() -> None:
 
 
 def test_a_very_long_whisker_is_cut() -> None:
-    panel = draw(ranked([1.0, 2.0, 3.0, 4.0], 100.0)).axes[-1]
-    assert panel.get_xlim()[1] == pytest.approx(3 * 1.03 * 4)
+    assert draw(ranked([1.0, 2.0, 3.0, 4.0], 100.0)).axes[-1].get_xlim()[1] == pytest.approx(3 * 1.03 * 4)
 
 
 def test_every_row_has_its_title() -> None:
@@ -349,10 +346,8 @@ def test_the_page_is_white_in_a_dark_notebook() -> None:
     with matplotlib.rc_context():
         matplotlib.style.use("dark_background")
         matplotlib.rcParams["savefig.transparent"] = True
-        dark = draw(make())
-        np.testing.assert_array_equal(pixels(dark._repr_png_()), pixels(plain))
-    corners = pixels(plain)[[0, 0, -1, -1], [0, -1, 0, -1]]
-    np.testing.assert_array_equal(corners, 1.0)
+        np.testing.assert_array_equal(pixels(draw(make())._repr_png_()), pixels(plain))
+    np.testing.assert_array_equal(pixels(plain)[[0, 0, -1, -1], [0, -1, 0, -1]], 1.0)
 
 
 def test_notebooks() -> None:

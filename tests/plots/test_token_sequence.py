@@ -58,8 +58,7 @@ def test_without_names_the_positions_are_shown() -> None:
 
 
 def test_each_sample_may_have_its_own_names() -> None:
-    e = tokens(make((2, 2, 3), 2))
-    figure = e.plot(tokens=[["good", "film"], ["bad", "film"]], panels="tokens")
+    figure = tokens(make((2, 2, 3), 2)).plot(tokens=[["good", "film"], ["bad", "film"]], panels="tokens")
     assert [[text.get_text() for text in panel.texts] for panel in figure.axes] == [["good", "film"], ["bad", "film"]]
 
 
@@ -90,8 +89,7 @@ def test_text_is_readable_on_dark_boxes() -> None:
 
 
 def test_tokens_in_given_axes() -> None:
-    figure = Figure()
-    panel = figure.subplots()
+    panel = Figure().subplots()
     tokens(make((1, 5, 3), 5)).plot(tokens=WORDS, ax=panel, panels="tokens")
     assert [text.get_text() for text in panel.texts] == WORDS
 

@@ -51,8 +51,7 @@ def test_a_folder_is_an_unpacked_dossier(honest: Members, told: Told, tmp_path: 
     expected = told(honest)
     with ZipFile(tmp_path / "dossier.zip") as file:
         file.extractall(tmp_path / "unpacked")
-    code = checker.main([str(tmp_path / "unpacked")])
-    assert (code, capsys.readouterr().out.splitlines()) == expected
+    assert (checker.main([str(tmp_path / "unpacked")]), capsys.readouterr().out.splitlines()) == expected
     shutil.copy(tmp_path / "unpacked" / "claims.csv", tmp_path / "unpacked" / "more.csv")
     assert checker.main([str(tmp_path / "unpacked")]) == 1
     assert capsys.readouterr().out == "rejected: more.csv is not in manifest.json\n"

@@ -85,8 +85,7 @@ def test_small_weights_beside_large_ones_are_not_lost(tmp_path: Path) -> None:
 
 def test_a_ball_that_ends_at_the_domain() -> None:
     """Sides are never inside the ball, and points on its edge lie in it."""
-    x = np.array([0.0, 1.0, 0.09], np.float32)
-    question = question_of(x, 0, 2, {**BALL, "eps": "0.1"})
+    question = question_of(np.array([0.0, 1.0, 0.09], np.float32), 0, 2, {**BALL, "eps": "0.1"})
     assert (question.lower[0], question.upper[1]) == (pytest.approx(0, abs=1e-200), pytest.approx(0, abs=1e-200))
     question.hold(np.array([[0.1, 0.9, 0.0]], np.float32) * np.float32(1 - 2**-20) + np.array([0, 1e-5, 0], np.float32))
     quarter = question_of(np.array([0.5], np.float32), 0, 2, {**BALL, "eps": "0.25"})

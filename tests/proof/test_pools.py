@@ -48,8 +48,7 @@ def pooled_file(path: Path, a: dict[str, Any], seed: int) -> Path:
 
 def inside(question: checker.Question, count: int, seed: int) -> Array:
     """Points of the ball, most of them at its corners."""
-    random = np.random.default_rng(seed)
-    share = np.clip(random.random((count, len(question.x))) * 3 - 1, 0, 1)
+    share = np.clip(np.random.default_rng(seed).random((count, len(question.x))) * 3 - 1, 0, 1)
     points = question.x + question.lower + share * (question.upper - question.lower)
     found: Array = np.clip(points, 0, 1).astype(np.float32).reshape(count, 1, 6, 7)
     return found

@@ -63,8 +63,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], tuple[int,
     """The exit status and the lines of a check."""
 
     def run(arguments: list[str]) -> tuple[int, list[str]]:
-        code = checker.main(arguments)
-        return code, capsys.readouterr().out.splitlines()
+        return checker.main(arguments), capsys.readouterr().out.splitlines()
 
     return run
 

@@ -66,8 +66,7 @@ def read(page: str) -> tuple[Element, list[str]]:
     reader = _Reader()
     reader.feed(page)
     reader.close()
-    left = [f"<{element.name}> is never closed" for element in reader.open[1:]]
-    return reader.root, reader.wrong + left
+    return reader.root, reader.wrong + [f"<{element.name}> is never closed" for element in reader.open[1:]]
 
 
 def faults(page: str) -> list[str]:

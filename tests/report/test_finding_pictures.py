@@ -26,8 +26,7 @@ def pixels(picture: PagePicture) -> Image.Image:
 def grouped(mask: Tensor) -> Explanation:
     """Return an explanation of one sample with these groups. The last group has the largest score."""
     scores = torch.arange(1.0, int(mask.max()) + 2)[None]
-    shape = (1, *mask.shape)
-    return make(shape, mask=mask[None], scores=scores, attributions=spread(scores, mask[None]))
+    return make((1, *mask.shape), mask=mask[None], scores=scores, attributions=spread(scores, mask[None]))
 
 
 GRID = torch.arange(36).reshape(1, 6, 6) // 18 * 2 + (torch.arange(36) % 6).reshape(1, 6, 6) // 3

@@ -95,8 +95,7 @@ def test_each_network_has_its_own_part(two: Element) -> None:
     assert "The network says “cat”, as labelled" in beta.text
     assert "“ship”" not in beta.text
     assert [len(s.all("article")) for s in (alpha, beta)] == [2, 4]
-    headings = [h.text for h in beta.all("h3")]
-    assert headings[:2] == ["0.png", "1.png"]
+    assert [h.text for h in beta.all("h3")][:2] == ["0.png", "1.png"]
 
 
 def tallies(root: Element) -> list[str]:

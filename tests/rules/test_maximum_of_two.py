@@ -83,8 +83,7 @@ def test_where_the_difference_has_one_sign_the_larger_is_known() -> None:
         below = (1 - mixture.share) * at_a + mixture.share * at_b
         torch.testing.assert_close(above[known], y[known])
         torch.testing.assert_close(below[known], y[known])
-    largest = torch.where(d.lower >= 0, b.upper, a.upper)
-    assert bool((interval.upper[known] <= largest[known] + 1e-12).all())
+    assert bool((interval.upper[known] <= torch.where(d.lower >= 0, b.upper, a.upper)[known] + 1e-12).all())
 
 
 def test_an_interval_is_that_of_a_maximum_or_less() -> None:

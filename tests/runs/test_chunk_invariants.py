@@ -139,8 +139,7 @@ def test_swapped_chunks_are_computed_again(folder: Path, tmp_path: Path) -> None
             first, second = (said["chunks"][key] for key in "01")
             if files:
                 paths = [to / entry["file"] for entry in (first, second)]
-                held = [path.read_bytes() for path in paths]
-                for path, content in zip(paths, reversed(held), strict=True):
+                for path, content in zip(paths, reversed([path.read_bytes() for path in paths]), strict=True):
                     path.write_bytes(content)
                 first["sha256"], second["sha256"] = second["sha256"], first["sha256"]
             else:
@@ -161,8 +160,7 @@ def test_rows_of_other_samples_are_computed_again(tmp_path: Path) -> None:
         run(Digits(8), digits_model(), job(), tmp_path / name, progress=False, shuffle=True)
     whole = contents(tmp_path / "whole")
     paths = [tmp_path / "swapped" / "chunks" / f"{k:06d}.safetensors" for k in range(2)]
-    held = [path.read_bytes() for path in paths]
-    for path, content in zip(paths, reversed(held), strict=True):
+    for path, content in zip(paths, reversed([path.read_bytes() for path in paths]), strict=True):
         path.write_bytes(content)
 
     def swap(said: Any) -> None:

@@ -157,8 +157,7 @@ def test_another_model_is_refused_for_runs_too(folder: Path, tmp_path: Path) -> 
 def test_every_share_names_its_total_and_failures_are_not_proven(folder: Path) -> None:
     results = Results.open(folder)
     found = total(results)
-    fine = ~np.isnan(results["full"])
-    proven = fine & (results["full"] < 0)
+    proven = ~np.isnan(results["full"]) & (results["full"] < 0)
     right = results["label"] == results["predicted"]
     n = int(proven.sum())
     assert 0 < n < COUNT - 2
@@ -247,8 +246,7 @@ def test_column_names_state_the_kind_of_bound(method: str, settings: dict[str, A
     if method == "probable":
         work = replace(work, ball=pm.Ball(EPS, norm=2))
     totals = run(Digits(2), digits_model(), work, tmp_path / "run", progress=False)
-    sure = totals.json().get("level")
-    assert sure == (0.999 if method == "probable" else None)
+    assert totals.json().get("level") == (0.999 if method == "probable" else None)
     assert method != "probable" or totals.refuted is None
     assert ("with probability 99.9 %: least" in totals.text()) == (method == "probable")
     results = Results.open(tmp_path / "run")

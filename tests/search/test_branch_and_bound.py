@@ -206,8 +206,7 @@ def test_leaves_are_lost_at_no_moment(where: str, after: bool, count: int, monke
         return result
 
     monkeypatch.setattr(OpenLeaves, where, broken)
-    found = searched(one, exact - CLOSE / 2)
-    assert bool((found.upper >= exact - 1e-9).all())
+    assert bool((searched(one, exact - CLOSE / 2).upper >= exact - 1e-9).all())
 
 
 def test_what_is_enough_need_not_be_closer() -> None:
@@ -225,8 +224,7 @@ def test_what_is_enough_need_not_be_closer() -> None:
 
 
 def test_parts_are_kept_in_float32_and_no_closer() -> None:
-    generator = torch.Generator().manual_seed(0)
-    ends = torch.randn(2, 99, 5, generator=generator, dtype=torch.float64)
+    ends = torch.randn(2, 99, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     found = round_outward(Interval(ends.amin(0), ends.amax(0)))
     assert found.lower.dtype == torch.float32
     assert bool((found.lower.double() <= ends.amin(0)).all() and (found.upper.double() >= ends.amax(0)).all())
@@ -280,5 +278,4 @@ def test_whatever_is_chosen_to_be_split_what_is_proven_holds(monkeypatch: pytest
 
     monkeypatch.setattr(SearchTree, "_choose_units", choose_units)
     monkeypatch.setattr(SearchTree, "_target_member", member)
-    found = searched(one, exact - CLOSE / 2, seconds=2.0)
-    assert bool((found.upper >= exact - 1e-9).all())
+    assert bool((searched(one, exact - CLOSE / 2, seconds=2.0).upper >= exact - 1e-9).all())

@@ -80,8 +80,7 @@ def test_for_every_question(question: dict[str, Any]) -> None:
 @pytest.mark.parametrize("half", ["+", "-"])
 def test_in_float32(half: Literal["+", "-"]) -> None:
     precise, x, ball = network("dense"), inputs().float(), pm.Ball(0.5, half=half)
-    graph = precise.to(torch.device("cpu"), torch.float32)
-    over = pm.overlap(graph, x, ball, groups=MASK, bounds=Exact())
+    over = pm.overlap(precise.to(torch.device("cpu"), torch.float32), x, ball, groups=MASK, bounds=Exact())
     assert over.full.dtype == torch.float32
     exact = exact_overlaps(
         precise, ball.at(x.double(), MASK), forms_of(precise(x.double()), over.target, None, "margin")

@@ -98,8 +98,7 @@ def test_units_of_one_sign_are_gone_and_the_others_stay_what_they_were() -> None
         upper = torch.where(one_sign & ~above, 0.0, units.interval.upper)
         inside = ((z >= lower) & (z <= upper)).all(1)
         found = units.eliminate_stable(Interval(lower, upper))
-        delta = points(one.family, torch.Generator().manual_seed(0))[inside]
-        left, same = run(found, delta)
+        left, same = run(found, points(one.family, torch.Generator().manual_seed(0))[inside])
         torch.testing.assert_close(same, rows[inside], rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(left, z[inside][:, ~one_sign], rtol=1e-9, atol=1e-9)
         assert [level.stop - level.start for level in found.levels] == [

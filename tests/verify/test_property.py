@@ -223,8 +223,7 @@ class Ridge(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         total = x.sum(1, keepdim=True)
-        low = x.abs().sum(1, keepdim=True) - torch.relu(total) - torch.relu(-total)
-        return torch.cat([low, x[:, :1]], 1)
+        return torch.cat([x.abs().sum(1, keepdim=True) - torch.relu(total) - torch.relu(-total), x[:, :1]], 1)
 
 
 @pytest.mark.parametrize(("limit", "verdict"), [(-0.01, "holds"), (-1e-8, "unknown"), (1.9, "violated")])

@@ -51,8 +51,7 @@ def test_flat_parameters_belong_to_the_given_rows(near: bool) -> None:
 def test_the_best_of_each_row_is_kept(near: bool) -> None:
     """The start can be the best, and steps that raise the bound do not count."""
     start = FreeParameters(GOAL.clamp(-1, 1), *(torch.full_like(GOAL, end) for end in (-1.0, 1.0)))
-    lowest = optimise(away, {"a": start}, steps=5, near=near)
-    assert torch.equal(lowest.parameters["a"], start.start)
+    assert torch.equal(optimise(away, {"a": start}, steps=5, near=near).parameters["a"], start.start)
 
     def rises(numbers: Mapping[str, Tensor]) -> Tensor:
         """Fall along the gradient a little, then rise above the start."""

@@ -72,8 +72,7 @@ def test_a_counterexample_is_written_as_the_competition_has_it(folder: Path) -> 
     values = [float(value) for _, value in pairs]
     assert 0.25 <= values[0] <= 0.5
     assert 0.1 <= values[1] <= 0.3
-    point = np.load(entry["point"])
-    assert point.tolist() == values[:2]
+    assert np.load(entry["point"]).tolist() == values[:2]
     session = onnxruntime.InferenceSession(str(folder / "net.onnx"), providers=["CPUExecutionProvider"])
     (outputs,) = session.run(None, {"x": np.array([values[:2]], dtype=np.float32)})
     assert outputs[0].tolist() == values[2:]

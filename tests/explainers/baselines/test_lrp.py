@@ -133,8 +133,7 @@ def test_moving_entries_costs_nothing(x: Tensor) -> None:
     """Even a large epsilon takes its share of sums alone, not of what is only moved."""
     model = seeded(Joined)
     logit = model(x).detach()[torch.arange(3), TARGET]
-    found = LRP(model, epsilon=1e-12).attribute(x, TARGET).flatten(1).sum(1)
-    torch.testing.assert_close(found, logit)
+    torch.testing.assert_close(LRP(model, epsilon=1e-12).attribute(x, TARGET).flatten(1).sum(1), logit)
     still = seeded(nn.Flatten, lambda: nn.Linear(128, 4))
     moved = nn.Sequential(nn.ZeroPad2d(1), nn.ZeroPad2d(-1), still).eval()
     torch.testing.assert_close(*(LRP(one, epsilon=0.5).attribute(x, TARGET) for one in (moved, still)))

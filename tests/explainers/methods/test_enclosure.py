@@ -73,8 +73,7 @@ def test_every_sampled_value_is_inside(graph: pm.Graph, x: Tensor, split: str, r
                 whole = torch.cat([a, e, z], dim=1)
                 assert bool((whole >= lower[:, member] - 1e-5).all())
                 assert bool((whole <= upper[:, member] + 1e-5).all())
-                back = directions.centre + (a[:, None] @ directions.along)[:, 0] + e
-                torch.testing.assert_close(back, z)
+                torch.testing.assert_close(directions.centre + (a[:, None] @ directions.along)[:, 0] + e, z)
         if rank >= SAMPLES:  # the samples of B need no more directions than there are samples
             left = (upper - lower)[:, 0, -2 * size : -size]
             own = torch.stack([head(x)]).flatten(2)[0] - directions.centre  # x itself is none of them

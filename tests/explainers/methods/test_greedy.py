@@ -117,8 +117,7 @@ def slow_ranking(kind: type[Greedy], graph: pm.Graph, x: Tensor, mask: Tensor, s
         drawn = (torch.rand(1, 25, groups, generator=generator) < 0.5)[0]
         subsets = [[u for u in open_ if row[u]] for row in drawn]
         design = np.array([[1.0, *(float(u in v) for u in open_)] for v in subsets])
-        values = np.array([value(ranked + v) for v in subsets])
-        weights = np.linalg.lstsq(design, values, rcond=None)[0][1:]
+        weights = np.linalg.lstsq(design, np.array([value(ranked + v) for v in subsets]), rcond=None)[0][1:]
         best = np.argsort(-weights, kind="stable")[: ceil(step * groups)]
         ranked += [open_[k] for k in best]
     return ranked

@@ -51,8 +51,7 @@ def test_bounds_meet_the_truth_of_a_half_space() -> None:
     assert bool((found.frozen[0] >= TRUE_FROZEN).all())
     assert bool((found.frozen[0] <= TRUE_FROZEN + 0.03).all())
     assert truth(ALL, 0.0) - 0.02 <= float(found.nominal) <= truth(ALL, 0.0)
-    drop = truth(ALL) - TRUE_FROZEN
-    torch.testing.assert_close(found.drop[0], drop, rtol=0.1, atol=2e-3)
+    torch.testing.assert_close(found.drop[0], truth(ALL) - TRUE_FROZEN, rtol=0.1, atol=2e-3)
 
 
 def test_all_bounds_hold_at_once_as_often_as_stated() -> None:
@@ -126,8 +125,7 @@ def test_a_map_depends_on_no_other_sample_nor_on_memory() -> None:
     whole = explainer.explain(x)
     for part in (replace(explainer, batch=1).explain(x), replace(explainer, memory=2**16).explain(x)):
         torch.testing.assert_close(part.overlap.frozen, whole.overlap.frozen, rtol=0, atol=1e-12)
-    one = explainer.explain(x[1:2])
-    torch.testing.assert_close(one.scores, whole.scores[1:2], rtol=0, atol=1e-12)
+    torch.testing.assert_close(explainer.explain(x[1:2]).scores, whole.scores[1:2], rtol=0, atol=1e-12)
     assert not torch.equal(replace(explainer, seed=1).explain(x).scores, whole.scores)
 
 
@@ -190,8 +188,7 @@ def test_what_has_no_meaning_is_refused_before_any_work(settings: dict[str, Any]
 
 
 def test_files_keep_the_level(tmp_path: Any) -> None:
-    found = made(samples=400, level=0.95).explain(X)
-    found.save(tmp_path / "a.proofmap")
+    made(samples=400, level=0.95).explain(X).save(tmp_path / "a.proofmap")
     read = pm.Explanation.load(tmp_path / "a.proofmap")
     assert (read.guarantee, read.settings["level"], read.settings["sigma"]) == ("probable", 0.95, SIGMA)
     assert "AO <= " in repr(read)

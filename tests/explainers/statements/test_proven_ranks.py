@@ -44,8 +44,7 @@ def test_there_is_no_sentence_without_a_proof(e: Any) -> None:
 
 def test_groups_that_a_sample_lacks_do_not_count() -> None:
     over = two_sided((0, 0.1), [(-3, -2.9), (-1, -0.9), (0, 0.1), (0, 0.1)])
-    mask = torch.tensor([[0, 1, 1, 0]])
-    e = make((1, 4), 4, dtype=torch.float64, scores=over.drop, overlap=over, mask=mask)
+    e = make((1, 4), 4, dtype=torch.float64, scores=over.drop, overlap=over, mask=torch.tensor([[0, 1, 1, 0]]))
     assert ranks(e, 0).sentence == "this 1 of 2 groups is proven to matter most"
 
 

@@ -74,8 +74,7 @@ def moved(
 
 def several(label: str, *nodes: onnx.NodeProto, shape: tuple[int, ...] = (4,), opsets: Sequence[int] = (8, 13)) -> Spec:
     """Return a spec of nodes that also read c, a constant like x, and r, which is relu(x)."""
-    first = node("Relu", ["x"], ["r"])
-    return fixed(label, shape, [first, *nodes], {"c": floats(1, *shape)}, opsets)
+    return fixed(label, shape, [node("Relu", ["x"], ["r"]), *nodes], {"c": floats(1, *shape)}, opsets)
 
 
 def cases(*specs: Spec, opsets: Sequence[int] | None = None) -> list[Any]:

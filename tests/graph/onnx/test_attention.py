@@ -104,8 +104,7 @@ def test_heads_of_keys_may_be_shared(tmp_path: Path) -> None:
         node("Attention", ["x", "k", "k"], ["o"]),
         node("Flatten", ["o"], ["y"]),
     ]
-    constants = {"zero": ints(0), "two": ints(2), "one": ints(1)}
-    model = make(nodes, ("n", 4, TOKENS, 3), constants, opset=23)
+    model = make(nodes, ("n", 4, TOKENS, 3), {"zero": ints(0), "two": ints(2), "one": ints(1)}, opset=23)
     graph, x = loaded(model, tmp_path), floats(2, 4, TOKENS, 3)
     expected: Any = ReferenceEvaluator(model).run(None, {"x": x})
     assert np.abs(graph(torch.from_numpy(x)).numpy() - expected[0]).max() <= 1e-5

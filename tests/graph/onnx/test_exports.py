@@ -148,8 +148,7 @@ def assert_read(name: str, folder: Path, *, opset: int, dynamo: bool, free: bool
     file = onnx.load(path)
     expected = [torch.from_numpy(run(file, part.numpy())) for part in x.split(3 if free else 1)]
     torch.testing.assert_close(graph(x), torch.cat(expected), rtol=1e-4, atol=1e-5)
-    family = Ball(1e-3, domain=(0.0, 1.0)).at(x[:1])
-    lower, upper = both_sides(graph, family, Backward(), "shared")
+    lower, upper = both_sides(graph, Ball(1e-3, domain=(0.0, 1.0)).at(x[:1]), Backward(), "shared")
     noise = torch.rand(300, *shape, generator=torch.Generator().manual_seed(1)) * 2e-3 - 1e-3
     values = graph((x[:1] + noise).clamp(0, 1))
     assert bool((values >= lower[0, 0] - 1e-5).all())

@@ -27,8 +27,7 @@ def test_competition_network_equals_onnxruntime(path: Path) -> None:
     graph, model = load(path), onnx.load(path)
     x = np.random.default_rng(0).random((5, *graph.input.shape)).astype(np.float32)
     expected = np.concatenate([run(model, sample[None]) for sample in x])
-    got = graph(torch.from_numpy(x)).numpy()
-    assert np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert np.abs(graph(torch.from_numpy(x)).numpy() - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
 # --- how files are written ---
@@ -78,8 +77,7 @@ def test_local_functions_are_inlined(tmp_path: Path) -> None:
 
 
 def test_unneeded_nodes_are_not_read(tmp_path: Path) -> None:
-    nodes = [node("Relu", ["x"], ["y"]), node("NonZero", ["x"], ["unused"])]
-    assert_same(make(nodes, ("n", 3)), tmp_path)
+    assert_same(make([node("Relu", ["x"], ["y"]), node("NonZero", ["x"], ["unused"])], ("n", 3)), tmp_path)
 
 
 # --- data outside the file ---

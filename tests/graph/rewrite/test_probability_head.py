@@ -52,8 +52,7 @@ def test_the_probability_head_of_a_classifier_is_removed(last: nn.Module, classe
         if not isinstance(last, Apply) or classes != 3 or taken_off != "softmax":
             torch.testing.assert_close(graph(X), model[:3](X))
     assert pm.overlap(model, X, pm.Ball(0.01)).certified
-    eva = pm.EVA(model, pm.Ball(0.01), progress=False).explain(X)
-    assert eva.settings["taken_off"] == taken_off
+    assert pm.EVA(model, pm.Ball(0.01), progress=False).explain(X).settings["taken_off"] == taken_off
     assert "taken_off" not in pm.EVA(ending(), pm.Ball(0.01), progress=False).explain(X).settings
 
 
@@ -66,8 +65,7 @@ def test_one_probability_is_two_classes() -> None:
             torch.testing.assert_close(graph(X), torch.cat([torch.zeros_like(logit), logit], 1))
             torch.testing.assert_close(graph.as_model(graph(X)), model(X).reshape(-1, 1))
         assert (graph.taken_off, graph.classes) == ("sigmoid of one output", 2)
-        over = pm.overlap(model, X, pm.Ball(0.0))
-        torch.testing.assert_close(over.full, -logit[:, 0].abs() + 2.0**-16)
+        torch.testing.assert_close(pm.overlap(model, X, pm.Ball(0.0)).full, -logit[:, 0].abs() + 2.0**-16)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +141,7 @@ def test_the_heads_of_files_are_removed_as_those_of_modules(
     assert graph.taken_off == taken_off
     bounded(graph)
     torch.testing.assert_close(graph.as_model(graph(X)), torch.from_numpy(run(model, X.numpy())))
-    eva = pm.EVA(graph, pm.Ball(0.01), progress=False).explain(X)
-    assert eva.settings["taken_off"] == taken_off
+    assert pm.EVA(graph, pm.Ball(0.01), progress=False).explain(X).settings["taken_off"] == taken_off
 
 
 def test_one_probability_of_a_file_is_two_classes(tmp_path: Path) -> None:

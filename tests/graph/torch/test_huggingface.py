@@ -151,13 +151,11 @@ def test_bounds_of_a_model_hold(case: Model) -> None:
 
 def _attacked(graph: pm.Graph, model: Callable[[Tensor], Tensor], x: Tensor, eps: float = BALL_RADIUS) -> Tensor:
     """Return the largest margin of the user's module that an attack reaches in the ball."""
-    family = pm.Ball(eps).at(x)
-    points = x + climbed_points(graph, family, 6)
+    points = x + climbed_points(graph, pm.Ball(eps).at(x), 6)
     with torch.no_grad():
         logits = torch.stack([model(part) for part in points])
         target = model(x).argmax(1).expand(len(points), -1)[..., None]
-    margins = (logits - logits.gather(2, target)).scatter(2, target, -torch.inf)
-    return margins.amax((0, 2))
+    return (logits - logits.gather(2, target)).scatter(2, target, -torch.inf).amax((0, 2))
 
 
 def test_a_whole_explanation() -> None:

@@ -162,8 +162,7 @@ class Odd(Network):
 def test_a_part_without_rules_runs_as_it_is() -> None:
     model = Odd()
     graph = pm.trace(model, X)
-    part = opaque_node(graph)
-    assert part is not None
+    assert opaque_node(graph) is not None
     assert torch.allclose(graph(X), model(X)["logits"])
     found = pm.EmpiricalEVA(model, BALL).explain(X)
     assert found.model_hash == pm.EmpiricalEVA(Odd(), BALL).explain(X).model_hash
@@ -226,8 +225,7 @@ def test_tokens_are_refused_with_advice_that_works() -> None:
     with pytest.raises(InputError) as caught:
         pm.trace(model, TOKENS)
     advice = str(caught.value).rpartition("as in ")[2]
-    found = eval(advice, {"pm": pm, "model": model, "ball": BALL, "x": TOKENS})
-    assert found.scores.shape == (2, 12)
+    assert eval(advice, {"pm": pm, "model": model, "ball": BALL, "x": TOKENS}).scores.shape == (2, 12)
 
 
 class Caching(nn.Module):

@@ -212,8 +212,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
 )
 def test_specifications_of_the_competition(network: str, specification: str, label: int, radius: float) -> None:
     model = read_model(str(DATA / "onnx" / f"{network}.onnx"))
-    path = next((DATA / "vnnlib").glob(f"{specification}*"))
-    box = read_box(path, model.preparation)
+    box = read_box(next((DATA / "vnnlib").glob(f"{specification}*")), model.preparation)
     assert float(box.radius.max()) == pytest.approx(radius, rel=0.01)
     over = pm.overlap(model.network, box.centre[None], pm.Ball(box.radius[None]))
     assert int(over.target) == label
