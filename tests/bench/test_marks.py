@@ -36,8 +36,7 @@ def test_differences_without_variation() -> None:
 def test_holm_multiplies_by_the_number_of_hypotheses_that_are_left() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])  # 0.04 · 1 < 0.03 · 2
     assert holm([0.5, 0.4]) == pytest.approx([0.8, 0.8])
-    assert holm([0.9, 0.8, 0.7]) == [1.0, 1.0, 1.0]
-    assert holm([]) == []
+    assert (holm([0.9, 0.8, 0.7]), holm([])) == ([1.0, 1.0, 1.0], [])
 
 
 def test_equal_rows_have_equal_marks() -> None:

@@ -52,10 +52,8 @@ def test_best_second_and_tied() -> None:
     table = tabulate("t", [LOW, HIGH], values, {"good": 1.0, "close": 2.0, "bad": 3.0})
     marks = {method: {name: cell.mark for name, cell in cells.items()} for method, cells in table.rows.items()}
     low = {method: cell["deletion"] for method, cell in marks.items()}
-    assert sorted(low.values()) == ["best", "second", "tied"]
-    assert low["bad"] == "second"
-    assert marks["good"]["insertion"] == "best"
-    assert marks["close"]["insertion"] == "second"
+    assert (sorted(low.values()), low["bad"]) == (["best", "second", "tied"], "second")
+    assert (marks["good"]["insertion"], marks["close"]["insertion"]) == ("best", "second")
     assert "insertion" not in table.rows["bad"]
 
 

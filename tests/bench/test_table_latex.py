@@ -35,8 +35,7 @@ def test_latex_has_the_numbers_and_marks_of_the_table() -> None:
     assert lines[0] == "% zoo:mnist_mlp on digits 50%.npz, 40 samples"
     assert lines[begin + 1 :: len(lines)] == [r"\toprule"]
     assert lines[begin + 2] == r" & Deletion $\downarrow$ & F\_1 at 50\% $\uparrow$ & seconds \\"
-    assert lines[begin + 3] == r"\midrule"
-    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+    assert (lines[begin + 3], lines[-2:]) == (r"\midrule", [r"\bottomrule", r"\end{tabular}"])
     rows = lines[begin + 4 : -2]
     assert len(rows) == 3
     cell = found.rows["eva"]["deletion"]

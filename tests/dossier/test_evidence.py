@@ -82,8 +82,7 @@ def test_figures_are_counted_from_the_claims() -> None:
     assert (found.samples, found.certified, found.distinct, found.open) == (4, 3, 3, 2)
     assert (found.undecided, found.missing) == (1, 1)
     assert found.proven == "2 of 4 samples (50.0 %)"
-    assert found.verdict == "2 of 4 decisions proven, 2 not proven"
-    assert found.worst == "3.15"
+    assert (found.verdict, found.worst) == ("2 of 4 decisions proven, 2 not proven", "3.15")
     assert (found.frozen, found.searched, found.intervals, found.ordered) == (6, 1, 2, 1)
     assert found.correct == "3 of 4 labelled samples (75.0 %)"
     assert found.certified_correct == "1 of 4 labelled samples (25.0 %)"

@@ -62,8 +62,7 @@ def test_a_frame_has_its_own_names() -> None:
     with pytest.raises(InputError, match=r"the column 'hue' holds .*, expected numbers: encode it"):
         pm.Domain.from_data(frame)
     found = pm.Domain.from_data(pandas.get_dummies(frame))
-    assert found.names == ("mass", "old", "hue_blue", "hue_red")
-    assert found.one_hot == ((2, 3),)
+    assert (found.names, found.one_hot) == (("mass", "old", "hue_blue", "hue_red"), ((2, 3),))
 
 
 def test_quantiles_leave_out_what_is_rare() -> None:

@@ -50,8 +50,7 @@ def test_explainers_with_a_domain() -> None:
 
 def test_for_other_values() -> None:
     wide = MaxSensitivity.for_ball(pm.Ball(0.1, domain=(-1.0, 3.0)), (0.0, 1.0))
-    assert wide.radius == 0.8
-    assert wide.domain == (-1.0, 3.0)
+    assert (wide.radius, wide.domain) == (0.8, (-1.0, 3.0))
     assert MaxSensitivity.for_ball(pm.Ball("auto"), (0.0, 2.0)).radius == 0.4
 
 

@@ -92,8 +92,7 @@ def test_the_second_point_counts_where_it_leaves_the_first_ones_interval() -> No
     )
     lines = rule().relax(changed(of), x, z, d)
     assert isinstance(lines, ChangeLines)
-    assert float(lines.lines.upper_slope) == 0.0
-    assert float(lines.lines.lower_slope) == 1.0
+    assert (float(lines.lines.upper_slope), float(lines.lines.lower_slope)) == (0.0, 1.0)
     never = Interval(torch.tensor([0.05]), torch.tensor([1.0]))  # z never gets there
     exact = rule().relax(changed(of), x, never, d)
     assert isinstance(exact, ChangeLines)

@@ -230,8 +230,7 @@ def test_parts_are_kept_in_float32_and_no_closer() -> None:
     assert bool((found.lower.double() <= ends.amin(0)).all() and (found.upper.double() >= ends.amax(0)).all())
     torch.testing.assert_close(found.lower.double(), ends.amin(0), rtol=1e-6, atol=0)
     exact = Interval(torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
-    assert round_outward(exact).lower.item() == 0.0
-    assert round_outward(exact).upper.item() == 1.0
+    assert (round_outward(exact).lower.item(), round_outward(exact).upper.item()) == (0.0, 1.0)
 
 
 def test_both_halves_of_a_part_cover_it() -> None:

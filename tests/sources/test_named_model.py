@@ -145,8 +145,7 @@ def test_a_module_in_double_precision_keeps_it(tmp_path: Path) -> None:
 
 def test_the_zoo_by_name() -> None:
     model = read_model("zoo:mnist_mlp")
-    assert model.preparation.shape == (1, 28, 28)
-    assert model.title(3) == "3"
+    assert (model.preparation.shape, model.title(3)) == ((1, 28, 28), "3")
     assert read_model("zoo:cifar_cnn").title(3) == "cat"
     with pytest.raises(InputError, match="expected one of " + ", ".join(f"zoo:{name}" for name in zoo.__all__)):
         read_model("zoo:resnet")

@@ -279,8 +279,7 @@ def test_tables_with_and_without_names(tmp_path: Path) -> None:
     assert samples.columns is None
     path.write_text("x, Label ,y,z\n1,0,2,3\n4,1,5,6\n")
     samples = open_samples([path], FLAT)
-    assert samples.read(1).tolist() == [4, 5, 6]
-    assert samples.labels == (0, 1)
+    assert (samples.read(1).tolist(), samples.labels) == ([4, 5, 6], (0, 1))
     assert samples.columns == ("x", "y", "z")
 
 

@@ -40,8 +40,7 @@ def test_all_names_exist() -> None:
 
 def test_shapes_and_meaning(graph: pm.Graph, x: Tensor) -> None:
     over = pm.overlap(graph, x, BALL, groups=pm.groups.grid(4))
-    assert over.full.shape == (3,)
-    assert over.frozen.shape == (3, 16)
+    assert (over.full.shape, over.frozen.shape) == ((3,), (3, 16))
     assert over.certified is True
     logits = graph(x)
     assert torch.equal(over.target, logits.argmax(1))

@@ -218,8 +218,7 @@ def test_radii_are_readable(graph: pm.Graph) -> None:
     assert repr(found) == said
     assert len(found) == 2
     page = found._repr_html_()
-    assert page.count("<tr>") == 3
-    assert page.count("<rect") == 6
+    assert (page.count("<tr>"), page.count("<rect")) == (3, 6)
     assert ">0.123457<" in page
     assert ">none found<" in page
     assert "rounding is not covered" in page

@@ -79,8 +79,7 @@ def wrong(work: Path, *arguments: object) -> str:
     """Return the error of a refused report, which writes no file."""
     before = sorted(work.rglob("*"))
     done = called("report", *arguments)
-    assert done.exit_code == 2
-    assert done.stdout == ""
+    assert (done.exit_code, done.stdout) == (2, "")
     assert sorted(work.rglob("*")) == before
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1

@@ -38,8 +38,7 @@ def test_one_matters_most() -> None:
 
 @pytest.mark.parametrize("e", [ranked([5, 4, 3, 2], 20), ranked([5], 0.1), make((1, 6), 6)])
 def test_there_is_no_sentence_without_a_proof(e: Any) -> None:
-    assert ranks(e, 0).proven == ()
-    assert ranks(e, 0).sentence == ""
+    assert (ranks(e, 0).proven, ranks(e, 0).sentence) == ((), "")
 
 
 def test_groups_that_a_sample_lacks_do_not_count() -> None:

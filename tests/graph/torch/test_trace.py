@@ -192,8 +192,7 @@ def test_a_module_that_returns_its_input_does_not_rename_it() -> None:
 def test_a_graph_lists_its_nodes() -> None:
     graph = graph_of(MODELS["relu"])
     assert "0.1: relu(0.0) -> (7,)" in repr(graph)
-    assert graph["0.1"].op == "relu"
-    assert graph.classes == 3
+    assert (graph["0.1"].op, graph.classes) == ("relu", 3)
 
 
 def test_a_graph_can_be_pickled() -> None:
