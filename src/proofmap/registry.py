@@ -3,8 +3,6 @@
 The tables import nothing, so that the help of the command line shows the names without loading torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module

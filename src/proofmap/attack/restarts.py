@@ -4,8 +4,6 @@ They escape a maximum from which every small step leads down, and a plateau wher
 networks, an attack without restarts misses by a hundredth a maximum that a search then has to find.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import inf
 

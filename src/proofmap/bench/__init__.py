@@ -1,7 +1,5 @@
 """Compare explanation methods by metrics with confidence intervals, and run the benchmark tables of the EVA paper."""
 
-from __future__ import annotations
-
 from proofmap.bench.benchmark_file import MethodEntry, Spec, names, read
 from proofmap.bench.benchmark_run import run
 from proofmap.bench.compare import compare

@@ -5,8 +5,6 @@ metric are one family. With probability 95 %, no pair of methods with equal mean
 holds for the pairs that the marks use, although the best method is known only after the measurement.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import sqrt

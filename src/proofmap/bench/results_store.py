@@ -6,8 +6,6 @@ FOLDER/seconds.json        seconds of one explanation, written at the end
 FOLDER/METRIC.npy          a value for each sample; METRIC.json: the settings of the metric
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping

@@ -4,8 +4,6 @@
 True
 """
 
-from __future__ import annotations
-
 from proofmap.bounds.cases import Cases
 from proofmap.bounds.engine import Sharing, solve
 from proofmap.bounds.method import IBP, METHODS, Alpha, Backward, CrownIBP, Exact, Forward, Intersection, Method, named

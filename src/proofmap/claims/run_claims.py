@@ -6,8 +6,6 @@ DIR/instances.csv     the list of all properties, written last
 DIR/log.jsonl         the times of the work
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

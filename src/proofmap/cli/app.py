@@ -3,8 +3,6 @@
 Exit codes: 0 done; 1 the answer is no; 2 wrong input; 3 a bug; 130 interrupted; 141 nobody reads the output.
 """
 
-from __future__ import annotations
-
 import inspect
 import io
 import os

@@ -8,8 +8,6 @@ Each file contains 10000 records without a header. A record:
 (https://www.cs.toronto.edu/~kriz/cifar.html)
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Literal

@@ -9,8 +9,6 @@
 (http://yann.lecun.com/exdb/mnist, "the idx file format".)
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import struct

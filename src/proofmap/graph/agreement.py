@@ -1,7 +1,5 @@
 """Comparison of a graph with the model that it was read from, and the diagnosis of a difference."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum

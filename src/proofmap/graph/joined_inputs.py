@@ -1,7 +1,5 @@
 """Several inputs of a call: their tensors joined, and the model as a function of the joined vector."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

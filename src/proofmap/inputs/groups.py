@@ -9,8 +9,6 @@ pictures themselves, and gives each picture its own mask.
 torch.Size([1, 28, 28])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isqrt

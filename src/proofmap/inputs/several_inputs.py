@@ -5,8 +5,6 @@ domain (all norms ∞), or the ball of the only input that moves. A fixed input 
 certificates see an ordinary network with one input, which starts with slices and reshapes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod

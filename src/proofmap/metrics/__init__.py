@@ -9,8 +9,6 @@ A new metric is one file and one line in the table of `registry.py`.
 ['adversarial-deletion', 'deletion', 'deletion-blur']
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any

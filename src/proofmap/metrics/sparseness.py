@@ -3,8 +3,6 @@
 Chalasani et al. 2020, "Concise explanations of neural networks using adversarial training".
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 

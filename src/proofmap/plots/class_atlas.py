@@ -1,7 +1,5 @@
 """The atlas of `TargetedEVA.explain_all`: one row per sample, one column per class."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

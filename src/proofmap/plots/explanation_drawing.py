@@ -3,8 +3,6 @@
 All lengths are in inches, from the upper left corner.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """The largest scores of each sample, as bars with the names of their groups."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 

@@ -4,8 +4,6 @@ A sample (T, D) is a sequence of T tokens with D features each, such as embedded
 consists of whole tokens, as with `pm.groups.tokens()`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

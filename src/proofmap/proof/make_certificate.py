@@ -1,7 +1,5 @@
 """Make a certificate: store intervals and split trees, and let the checker derive the claimed bounds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path

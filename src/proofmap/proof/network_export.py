@@ -3,8 +3,6 @@
 Certificates cover linear layers, ReLUs, sigmoid, tanh, max pools, and operations that move entries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

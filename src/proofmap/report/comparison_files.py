@@ -3,8 +3,6 @@
 Two formats are supported: CSV with one line per method and metric, and the JSON output of `proofmap compare`.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Pictures of explanations as data URIs, each with an alternative text that describes it."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

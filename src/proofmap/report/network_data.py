@@ -3,8 +3,6 @@
 Totals are separate for each network, each ball, and for proofs with and without rounding errors.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ nonlinear operations: bounds of |slope · x| and |bias| of their relaxation line
 hold for every line that a rule may choose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, inf, isfinite, log, prod

@@ -10,8 +10,6 @@ because both expressions are linear in k. Without a jump, y = a. At a tie both n
 within a few rounding errors of a tie counts as beyond it.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

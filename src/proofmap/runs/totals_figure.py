@@ -1,7 +1,5 @@
 """Figure of a run's totals: the histogram of the overlaps, and the mean map of each class."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any

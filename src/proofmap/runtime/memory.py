@@ -1,7 +1,5 @@
 """Memory budgets: how much memory is free, how much work needs, and chunks that fit."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 No file is executed, except a Python file that the user names as the model.
 """
 
-from __future__ import annotations
-
 from proofmap.sources.confirm import Rerun, rerun
 from proofmap.sources.named_model import Model, read_model
 from proofmap.sources.preparation import Preparation, preparation_of

@@ -3,8 +3,6 @@
 An npy file is mapped into memory and may have any size. An array of an npz file is unpacked, up to a limit.
 """
 
-from __future__ import annotations
-
 import warnings
 import zipfile
 from dataclasses import dataclass

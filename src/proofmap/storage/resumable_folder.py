@@ -4,8 +4,6 @@ A record describes the work, and only the same work may continue in the folder. 
 existing pieces are not computed again. One process works in the folder at a time, and keeps a log of events.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,21 +1,12 @@
 """Statements on what is guaranteed and what is not, about one sample and about a data set."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from proofmap.runtime.outward_numbers import NOT_COVERED, Guarantee
-from proofmap.text.output_wording import (
-    change_text,
-    explained_output,
-    quantity,
-    range_text,
-    value_text,
-    with_unit,
-)
+from proofmap.text.output_wording import change_text, explained_output, quantity, range_text, value_text, with_unit
 from proofmap.text.verdict import OverlapBounds, Verdict, Witness
 from proofmap.text.verdict_wording import clause, refuted
 from proofmap.text.wording import capitalised, confidence, noise, number, plural, quantity_of, share, smoothed

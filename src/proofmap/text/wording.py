@@ -3,8 +3,6 @@
 Rounding never claims more than is known: radii and shares are rounded down.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from math import isfinite, isnan

@@ -5,8 +5,6 @@ first. A searching method then takes the boxes that may decide a maximum, in ord
 from the best value reached so far. Values that it reaches rule out other boxes without a search.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 from math import inf

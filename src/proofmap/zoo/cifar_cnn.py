@@ -1,7 +1,5 @@
 """The paper's CIFAR-10 classifier: three convolutions, one max pool, two dense layers."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from torch import nn

@@ -1,7 +1,5 @@
 """The paper's MNIST classifier: dense layers of 256, 128, 64, 32 and 10, ReLU between them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from torch import nn

@@ -45,8 +45,7 @@ class Explaining:
         texts.Check(texts.settings),
     ] = None
     certificates: Annotated[
-        bool,
-        typer.Option("--certificates", help="Write a certificate for each sample, which others can check."),
+        bool, typer.Option("--certificates", help="Write a certificate for each sample, which others can check.")
     ] = False
 
     def arguments(self) -> dict[str, Any]:

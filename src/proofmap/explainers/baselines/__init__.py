@@ -1,7 +1,5 @@
 """Baselines: published attribution methods behind one call, with the settings of their papers."""
 
-from __future__ import annotations
-
 from proofmap.explainers.baselines.baseline import Baseline
 from proofmap.explainers.baselines.deeplift import DeepLIFT
 from proofmap.explainers.baselines.expected_gradients import ExpectedGradients

@@ -3,8 +3,6 @@
 A subclass implements `_maps`, the attributions of a batch.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass

@@ -4,8 +4,6 @@ It works for networks of any size and kind, without bound propagation. All claim
 majority vote over noisy copies of an input. Nothing is claimed about the network itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log

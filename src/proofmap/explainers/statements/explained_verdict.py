@@ -1,7 +1,5 @@
 """The verdict on a sample of an explanation, from its overlaps and from what an attack reached."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Functions of one scalar, products and maxima, rewritten as operations that have a rule."""
 
-from __future__ import annotations
-
 from math import inf, isclose, isfinite, isnan, sqrt
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recurrent layers (LSTM, GRU, RNN), unrolled over the time steps of a sample."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

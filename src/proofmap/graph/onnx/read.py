@@ -3,8 +3,6 @@
 The operator table converts operators; onnx's own evaluator computes constants.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -3,8 +3,6 @@
 In exact arithmetic the file computes the same function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Conversion of an exported program to a graph, call by call through the operator table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from operator import getitem
 from typing import Any

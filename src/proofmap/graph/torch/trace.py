@@ -4,8 +4,6 @@ The module is not changed: attributes that its forward sets are restored, and te
 without a rule, or cannot be exported, the part before the bounded graph runs as it is (`opaque_part`).
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Converters of the operator domain ai.onnx.ml, which exported scikit-learn models use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import isnan
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of ONNX operators, from opset 7: a converter for each, which adds its nodes to a graph builder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf
 from typing import Any

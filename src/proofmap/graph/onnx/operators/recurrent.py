@@ -1,7 +1,5 @@
 """Converters of ONNX's LSTM, GRU and RNN, unrolled over the time steps of a sample."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

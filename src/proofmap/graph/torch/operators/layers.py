@@ -3,8 +3,6 @@
 `rest` has an operator's further positional arguments; the docstring names them. Trailing ones may be missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of torch operators: a converter for each ATen operator, which adds its nodes to a graph builder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from math import inf
