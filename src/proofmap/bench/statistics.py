@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 IntervalKind = Literal["bootstrap", "Student's t", ""]
 
-_BOOTSTRAP_RESAMPLES = 10_000
+_BOOTSTRAP_RESAMPLES = 10_000  # resampled means for one interval
 _CONFIDENCE = 0.95  # the level of all intervals
 _BOOTSTRAP_SAMPLES = 30  # from this number of samples on, the coverage of a bootstrap is about right
 CSV_COLUMNS = [

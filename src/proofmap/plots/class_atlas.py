@@ -26,7 +26,7 @@ from proofmap.text.verdict_wording import sentence
 from proofmap.text.wording import around
 
 _CELL_SIDE = 0.95  # inches
-_MAX_SAMPLES = 12
+_MAX_SAMPLES = 12  # samples in one figure
 _MIN_WIDTH = 6.0  # inches, for the caption
 
 

@@ -238,7 +238,7 @@ def _softmax(node: Node, x: Interval) -> Magnitudes:
 # curves between -1 and 1, or 16 u |y| for powers, exp and log. Lines through them, found in float64, add 8.
 CURVE_ERRORS = 24
 _LARGEST_SLOPE = 2.0  # at least the steepest slope of every curve without parameters
-_FLOAT32_UNIT = 2.0**-24
+_FLOAT32_UNIT = 2.0**-24  # one float32 operation errs by at most this share of its result
 _UNDERFLOWS = 2.0**-124  # a few underflow errors of float32, where denormals may count as 0
 # Rounding errors of exp in softmax, 32 ulps: torch's fastest kernels (attention on a CPU) allow themselves 20.
 _SOFTMAX_EXP_ERRORS = 64

@@ -20,7 +20,7 @@ from proofmap.explainers.explanation import Guarantee
 Array = NDArray[Any]
 
 _FORMAT = "proofmap-chunk"
-_VERSION = 2
+_VERSION = 2  # the version of the format
 
 # name: (dtype, fill, rank). Every array has one row per sample, in the order of the run. Rows of samples that could not
 # be explained have the fill value.

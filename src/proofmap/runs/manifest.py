@@ -38,8 +38,8 @@ __all__ = [
 
 INDEX = "certificates/index.json"
 
-_VERSION = 2
-_OLD_VERSION = 1
+_VERSION = 2  # the version of the format
+_OLD_VERSION = 1  # an older version without hashes, which is refused with advice
 _REPEATED_IN_CHUNKS = ("model", "job", "mask", "versions")  # the parts of the manifest that every chunk repeats
 
 

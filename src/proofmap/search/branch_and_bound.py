@@ -33,6 +33,7 @@ _INTERVAL_STEPS = 20  # Adam's steps for the intervals at the root
 _ROOT_ROUNDS = 2  # rounds of tightening the root's intervals where a row can exceed the thresholds
 Halves = tuple[Interval, BestChoice, Tensor, Tensor, Tensor]  # intervals, parameters, rows, depths, known bounds
 Stage = tuple[float, int]  # a share of the time, then the parts of each tree that tightens intervals
+# More parts tighten more, and take longer: few of them first, on each kind of device.
 STAGES: dict[str, tuple[Stage, ...]] = {"cpu": ((0.03, 64), (0.1, 512)), "cuda": ((0.04, 64), (0.25, 512))}
 _TIGHTENING_TIME_SHARE = 0.4  # share of the remaining time for that, at most
 _RESTART_LOOSENESS_SHARE = 0.9  # restart only if tightening leaves at most this share of the units' looseness
