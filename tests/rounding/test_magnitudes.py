@@ -57,6 +57,14 @@ def test_torch_computes_curves_to_what_is_counted(one: Function) -> None:
     assert float((off / size.double())[fine].max()) < 0.75 * _VALUES * _UNIT
 
 
+@pytest.mark.parametrize("one", [one for one in FUNCTIONS if OPERATIONS[one.op].curve is not None], ids=str)
+def test_values_and_slopes_are_as_large_as_the_table_of_operations_says(one: Function) -> None:
+    node, x = one.node(torch.float64), floats(torch.Generator().manual_seed(3)).double().sort().values
+    y, steepest = compute(node, x), max(2.0, abs(node.attributes.get("alpha", 0.0)))
+    assert bool((y.abs() <= (1 if OPERATIONS[one.op].curve == "bounded" else 1 + steepest * x.abs())).all())
+    assert jumps(one) or bool((y.diff().abs() <= steepest * x.diff() + 1e-12).all())
+
+
 @pytest.mark.parametrize("curve", CURVES)
 def test_float64_is_the_truth_to_float32(curve: str) -> None:
     node = Node("n", curve, ("x",), (1,), attributes=SETTINGS.get(curve, {}))

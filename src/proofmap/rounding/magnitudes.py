@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
-from proofmap.graph.ops import compute
+from proofmap.graph.ops import OPERATIONS, compute
 from proofmap.graph.receptive_fields import Shapes
 from proofmap.rules.rule import Interval
 from proofmap.rules.softmax import Softmax
@@ -246,6 +246,8 @@ _FUSED_ERRORS = 64 + 8  # rounding errors of fused attention beside its sums: ex
 _SOFTMAX_MOST = 1 + 2.0**-6  # no value exceeds this
 _SOFTMAX_LIMIT = 2.0**100  # differences of larger scores may overflow float32
 
+_CURVES = {"bounded": _saturated, "unbounded": _curved}
+
 # Nonlinear operations with known rounding errors. No rigorous bounds exist for the others.
 MAGNITUDES: dict[str, Callable[..., Magnitudes]] = {
     "relu": _relu,
@@ -255,8 +257,7 @@ MAGNITUDES: dict[str, Callable[..., Magnitudes]] = {
     "max_pool": _largest,
     "maximum": _largest,
     "larger": _larger,
-    **dict.fromkeys(("sigmoid", "tanh", "softsign", "erf"), _saturated),
-    **dict.fromkeys(("elu", "gelu", "silu", "mish", "hardswish", "softplus", "shrink"), _curved),
+    **{name: _CURVES[one.curve] for name, one in OPERATIONS.items() if one.curve is not None},
     "square": _convex_or_concave(lambda x: 2 * x),
     "exp": _convex_or_concave(torch.exp),
     "log": _convex_or_concave(torch.reciprocal),

@@ -21,6 +21,7 @@ from proofmap.graph.onnx.operators.recurrent import RECURRENT_CONVERTERS
 from proofmap.graph.onnx.operators.reductions import REDUCTION_CONVERTERS
 from proofmap.graph.onnx.operators.resizing import RESIZE_CONVERTERS
 from proofmap.graph.onnx.operators.shapes import SHAPE_CONVERTERS
+from proofmap.graph.ops import PLAIN
 
 _MAX_EXPONENTS = 16  # largest number of different exponents of one Pow node
 
@@ -128,12 +129,12 @@ def _dropout(b: Builder, call: Call, x: str, ratio: Value | None = None, trainin
     return x
 
 
+_SCHEMAS = (schema for schema in onnx.defs.get_all_schemas() if schema.domain == "")
+
+
 def _unary(op: str) -> Callable[..., str]:
     return lambda b, call, x: b.add_node(call.name, op, [x])
 
-
-# operators with the same name in `graph.ops`
-_UNARY = "Relu Abs Exp Sqrt Reciprocal Sigmoid Tanh Erf Softsign Mish HardSwish"
 
 CONVERTERS: dict[str, Callable[..., Any]] = {
     **SHAPE_CONVERTERS,
@@ -145,7 +146,7 @@ CONVERTERS: dict[str, Callable[..., Any]] = {
     **RECURRENT_CONVERTERS,
     **ML_CONVERTERS,
     **QUANTISATION_CONVERTERS,
-    **{op: _unary(op.lower()) for op in _UNARY.split()},
+    **{schema.name: _unary(schema.name.lower()) for schema in _SCHEMAS if schema.name.lower() in PLAIN},
     "Add": _chain(Builder.add),
     "Sum": _chain(Builder.add),
     "Sub": _chain(Builder.sub),
