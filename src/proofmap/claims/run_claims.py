@@ -132,7 +132,7 @@ class RunClaims:
         if ball is None:
             raise InputError(
                 f"{self.results.folder} does not hold its ball, expected one whose domain is two numbers: explain its "
-                "samples with proofmap explain"
+                "samples alone, by pm.EVA"
             )
         return ball
 

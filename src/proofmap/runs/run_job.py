@@ -140,7 +140,7 @@ class Setup:
         if not isinstance(objective, str):
             raise InputError(
                 f"got a run with objective={objective!r}, expected one of the classes, such as 'margin': the tables of "
-                "a run count decisions; explain single outputs by pm.EVA, or by proofmap explain --output"
+                "a run count decisions; explain single outputs by pm.EVA"
             )
         require_classes(self.graph)
         if isinstance(method, HybridEVA):
