@@ -68,7 +68,7 @@ def check_same_work(
     different = differences(earlier, json.loads(json.dumps(now)))
     if different:
         raise FileError(
-            f"{folder} holds {what} ({'; '.join(different)}): choose another folder, or start it again as it was begun",
+            f"{folder} holds {what} ({'; '.join(different)}): choose another folder, or use the same settings again",
             arguments=arguments,
         )
 

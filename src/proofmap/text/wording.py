@@ -89,7 +89,7 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
         size = "each sample's own proven ε" if eps == "auto" else several
     limits = f"{_half(ball)}{_within(ball.get('domain'))}{_categories(ball)}"
     if ball.get("relative"):
-        return f"{size} of the way to either end of a value's range{limits}"
+        return f"{size} of the way from each value to the ends of its range{limits}"
     norm = {"inf": "L∞", "2": "L2", "1": "L1"}.get(f"{ball.get('norm')}".removesuffix(".0"), "the norm on record")
     return f"{size} in {norm}{limits}"
 
