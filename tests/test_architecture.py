@@ -287,11 +287,7 @@ def test_the_text_names_no_package_registry() -> None:
 def warned(source: str) -> list[str]:
     """Return the category of each `warnings.warn` in a module, "" if it has none."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    return [
-        ast.unparse(call.args[1]) if len(call.args) > 1 else ""
-        for call in calls
-        if ast.unparse(call.func) == "warnings.warn"
-    ]
+    return [ast.unparse(c.args[1]) if len(c.args) > 1 else "" for c in calls if ast.unparse(c.func) == "warnings.warn"]
 
 
 def test_one_line_switches_all_warnings_off() -> None:

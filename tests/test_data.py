@@ -177,9 +177,7 @@ def test_cifar10_refuses_damaged_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("load", "missing"), [(mnist, "train-images-idx3-ubyte"), (cifar10, "data_batch_1.bin")])
-def test_data_sets_name_a_missing_file_and_a_wrong_split(
-    tmp_path: Path, load: Callable[..., Any], missing: str
-) -> None:
+def test_data_sets_name_a_missing_file_and_split(tmp_path: Path, load: Callable[..., Any], missing: str) -> None:
     with pytest.raises(FileError, match=f"no {missing}.* in {tmp_path}: put the"):
         load(tmp_path, "train")
     with pytest.raises(InputError, match="got split 'valid', expected 'train' or 'test'"):
@@ -372,9 +370,7 @@ def test_images_refuses_false_names_and_deep_pictures(
 
 
 @pytest.mark.parametrize("limit", [100, 300])  # Pillow raises above twice its limit, and warns between the two
-def test_images_refuses_decompression_bombs(
-    tmp_path: Path, pillow: Any, monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
+def test_images_refuses_bombs(tmp_path: Path, pillow: Any, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     draw(pillow, tmp_path / "a.png", 20, 20)
     monkeypatch.setattr(pillow, "MAX_IMAGE_PIXELS", limit)
     with pytest.raises(FileError, match=r"a.png as a picture.*decompression bomb"):

@@ -46,10 +46,7 @@ def value_at(graph: pm.Graph, forms: Tensor, points: Tensor) -> Tensor:
     """max over forms at points (N, M, *shape): (N, M), in float64, one point at a time."""
     precise = graph.to(torch.device("cpu"), torch.float64)
     return torch.tensor(
-        [
-            [float((forms[n].double() @ precise(p[None].double())[0]).max()) for p in points[n]]
-            for n in range(len(points))
-        ],
+        [[float((forms[n].double() @ precise(p[None].double())[0]).max()) for p in at] for n, at in enumerate(points)],
         dtype=torch.float64,
     )
 

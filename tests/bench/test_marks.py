@@ -17,9 +17,7 @@ def test_the_test_is_the_paired_t_test_of_scipy(count: int) -> None:
     a, b = drawn(1, count), drawn(2, count) + 0.1
     assert paired_p(a, b) == pytest.approx(float(stats.ttest_rel(a, b).pvalue), rel=1e-9)
     b[0] = np.nan
-    assert paired_p(a, b) == (
-        1.0 if count == 2 else pytest.approx(float(stats.ttest_rel(a[1:], b[1:]).pvalue), rel=1e-9)
-    )
+    assert paired_p(a, b) == (1.0 if count == 2 else pytest.approx(float(stats.ttest_rel(a[1:], b[1:]).pvalue), 1e-9))
 
 
 def test_small_p_values_are_not_rounded_to_zero() -> None:

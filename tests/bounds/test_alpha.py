@@ -108,9 +108,7 @@ CHOICES: dict[str, Callable[[], nn.Module]] = {
 
 
 def test_every_rule_with_free_parameters_has_a_network() -> None:
-    chooses = {
-        op for op, rule in RULES.items() if isinstance(rule, Nonlinear) and type(rule).free is not Nonlinear.free
-    }
+    chooses = {op for op, r in RULES.items() if isinstance(r, Nonlinear) and type(r).free is not Nonlinear.free}
     assert chooses == set(CHOICES)
 
 

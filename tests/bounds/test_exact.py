@@ -17,9 +17,7 @@ def tiny(seed: int) -> nn.Sequential:
 
 def exact_overlap(model: nn.Sequential, family: pm.Family, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return the exact overlap (N, members) and a maximiser δ (N, members, d)."""
-    layers = [
-        (layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in model if isinstance(layer, nn.Linear)
-    ]
+    layers = [(one.weight.detach().numpy(), one.bias.detach().numpy()) for one in model if isinstance(one, nn.Linear)]
     singles = family.split()
     low, high = (end.numpy() for end in singles.box())
     found = []

@@ -106,8 +106,7 @@ def test_every_value_of_the_ball_is_inside(prefilter: type[Prefiltered], eps: fl
 def test_a_basis_reaches_what_an_open_activation_reaches() -> None:
     """Every output reads one pixel, so the corners of the box give the extreme values."""
     narrow, widen, filters = (
-        nn.Conv2d(channels, out, 1, groups=groups, bias=False)
-        for channels, out, groups in ((1, 1, 1), (1, 6, 1), (6, 6, 6))
+        nn.Conv2d(own, out, 1, groups=groups, bias=False) for own, out, groups in ((1, 1, 1), (1, 6, 1), (6, 6, 6))
     )
     with torch.no_grad():
         narrow.weight.fill_(1.0)

@@ -182,9 +182,7 @@ def test_a_form_stays_a_window_until_it_has_grown_to_the_map() -> None:
 
     def width(graph: Graph, start: str) -> int:
         node = graph[start]
-        places, channel = places_of_entries(
-            torch.zeros(1, dtype=torch.int64), torch.tensor([node.size // 2]), node.shape
-        )
+        places, channel = places_of_entries(torch.tensor([0]), torch.tensor([node.size // 2]), node.shape)
         unit = WindowForms.unit(places, channel, node.shape, points(1))
         relaxations = {}
         for n in graph.nodes[1:]:

@@ -107,9 +107,7 @@ def test_a_radius_of_its_own_is_that_of_the_box(tmp_path: Path) -> None:
     assert radius.tolist() == pytest.approx([float(results["eps"][2])] * 4, rel=1e-6)
 
 
-def test_it_goes_on_where_it_was_killed_and_repairs_what_was_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_goes_on_where_it_was_killed_and_repairs_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results, out = explained(tmp_path / "run"), tmp_path / "out"
     count = [0]
 
@@ -164,9 +162,7 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
         written(results, tmp_path / "out", samples=Drawn("1" * 64))
     moved = Drawn()
     moved.names[2] = "else.npz#2"
-    with pytest.raises(
-        InputError, match=r"explains 'folder/drawn.npz#2', and the given inputs have 'else.npz#2' there"
-    ):
+    with pytest.raises(InputError, match=r"explains 'folder/drawn.npz#2', and the given inputs have 'else.npz#2'"):
         written(results, tmp_path / "out", samples=moved)
     slightly = Drawn()
     slightly.values = slightly.values.clone()

@@ -52,9 +52,7 @@ def test_a_progress_bar_without_stderr_prints_nothing(monkeypatch: pytest.Monkey
     monkeypatch.undo()
 
 
-def test_a_message_does_not_become_an_answer(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_message_is_not_an_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """print writes to stdout if stderr is None."""
     monkeypatch.setattr("sys.stderr", None)
     print_status("a message")

@@ -111,9 +111,7 @@ def test_the_radii_of_several_balls_are_a_range() -> None:
     several = "ε = 0.0123456 to 0.5, as stated for each input,"
     assert checker.within(claims, "the") == f"within {several} (L∞) of the input, with values in [0, 1]"
     claims.append(claimed(0, [-1.0], None, **ball("1", norm="2", domain=None)))
-    assert checker.within(claims, "the").startswith(
-        "within ε = 1 (L2) of the input, with values of any size; or within "
-    )
+    assert checker.within(claims, "the").startswith("within ε = 1 (L2) of the input, with values of any size; or ")
 
 
 def test_nothing_is_claimed_that_is_not_there(page: str) -> None:

@@ -104,9 +104,7 @@ def test_spread_gives_each_variable_its_groups_score(count: int, groups: int, ow
 @pytest.mark.parametrize("made", [make, make_signed])
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("which", [0, 2, -1, -3, slice(1, 3), slice(None, None, 2), slice(-1, None)])
-def test_a_part_is_the_explanation_of_its_samples(
-    made: Callable[..., Explanation], own: bool, which: int | slice
-) -> None:
+def test_a_part_explains_its_own_samples(made: Callable[..., Explanation], own: bool, which: int | slice) -> None:
     e = made()
     if own:
         e = replace(e, mask=e.mask.repeat(3, 1, 1, 1))

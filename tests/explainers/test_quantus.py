@@ -50,9 +50,7 @@ def test_arrays_in_and_arrays_out(model: nn.Module, inputs: NDArray[Any]) -> Non
 
 
 @pytest.mark.parametrize("explainer", [EmpiricalEVA, TargetedEVA])
-def test_any_explainer_will_do(
-    explainer: type[EmpiricalEVA | TargetedEVA], model: nn.Module, inputs: NDArray[Any]
-) -> None:
+def test_all_explainers_do(explainer: type[EmpiricalEVA | TargetedEVA], model: nn.Module, inputs: NDArray[Any]) -> None:
     made = explainer(model, BALL, groups=GRID, progress=False)
     x, target = torch.from_numpy(inputs), torch.from_numpy(TARGETS)
     found = explain_func(made)(model, inputs, TARGETS)

@@ -21,9 +21,7 @@ def trial(name: str) -> Trial:
 
 def truth(name: str) -> NDArray[np.float32]:
     """Return the stated truth of a trial, (N, 16)."""
-    (levels,) = {
-        id(metric.truth): metric.truth for metric in trial(name).metrics if isinstance(metric, TruthMetric)
-    }.values()
+    (levels,) = {id(one.truth): one.truth for one in trial(name).metrics if isinstance(one, TruthMetric)}.values()
     return levels.flatten(1).numpy()
 
 

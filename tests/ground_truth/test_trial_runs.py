@@ -31,9 +31,7 @@ def first(name: str, count: int = 4) -> Callable[[Path], Trial]:
 
     def make(folder: Path) -> Trial:
         whole = HAND_SET[name]()
-        metrics = [
-            replace(metric, truth=metric.truth[:count]) for metric in whole.metrics if isinstance(metric, TruthMetric)
-        ]
+        metrics = [replace(one, truth=one.truth[:count]) for one in whole.metrics if isinstance(one, TruthMetric)]
         return replace(whole, x=whole.x[:count], target=whole.target[:count], metrics=tuple(metrics))
 
     return make

@@ -117,9 +117,7 @@ def test_grid_refuses_what_is_not_a_count(count: object) -> None:
         (groups.pixels(), (3, 0, 4), "at least 1"),
     ],
 )
-def test_unsuitable_shapes_are_refused_with_advice(
-    grouping: groups.Grouping, shape: tuple[int, ...], advice: str
-) -> None:
+def test_unfit_shapes_are_refused_with_advice(grouping: groups.Grouping, shape: tuple[int, ...], advice: str) -> None:
     with pytest.raises(InputError, match=advice):
         grouping(shape)
 

@@ -92,8 +92,6 @@ def test_other_batches_are_refused(batches: list[Any], message: str) -> None:
 
 
 def test_a_data_set_is_refused_with_advice_that_works() -> None:
-    with pytest.raises(
-        InputError, match=r"x is a TensorDataset, .* use torch.utils.data.DataLoader\(x, batch_size=64\)"
-    ):
+    with pytest.raises(InputError, match=r"x is a TensorDataset, .* use torch.utils.data.DataLoader\(x, batch_size="):
         pm.overlap(network(), TensorDataset(X), BALL)  # type: ignore[arg-type]
     assert len(pm.overlap(network(), DataLoader(TensorDataset(X), batch_size=64), BALL).full) == 5

@@ -244,9 +244,7 @@ def test_rows_that_are_not_one_hot_are_refused() -> None:
 
 @pytest.mark.parametrize("use", [lambda x: pm.overlap(nn.Linear(5, 2).double(), x, BALL), BALL.at])
 def test_rows_of_another_table_are_refused(use: Any) -> None:
-    with pytest.raises(
-        InputError, match=r"expected rows of its table|an end of shape \(8,\) at samples of shape \(5,\)"
-    ):
+    with pytest.raises(InputError, match=r"expected rows of its table|an end of shape \(8,\) at samples of shape"):
         use(X[:, :5])
 
 

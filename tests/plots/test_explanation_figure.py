@@ -203,9 +203,7 @@ def test_a_series_is_drawn_along_its_time() -> None:
     for line, channel in zip(above.lines, e.x[0], strict=True):
         np.testing.assert_array_equal(np.asarray(line.get_ydata()), channel.numpy())
     assert [getattr(bar, "get_height", float)() for bar in below.patches] == pytest.approx(e.scores[0].tolist())
-    assert [getattr(bar, "get_x", float)() + 3.6 for bar in below.patches] == pytest.approx(
-        [3.5, 11.5, 19.5, 27.5, 35.5]
-    )
+    assert [getattr(b, "get_x", float)() + 3.6 for b in below.patches] == pytest.approx([3.5, 11.5, 19.5, 27.5, 35.5])
     assert below.get_xlim() == (-0.5, 39.5)
     with pytest.raises(InputError, match="expected none: its groups are windows"):
         draw(e, columns=["a"])

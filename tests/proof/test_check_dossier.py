@@ -297,9 +297,7 @@ def test_words_of_the_maker_cannot_leave_their_line(honest: Members, told: Told)
     assert (code, lines) == (1, ["rejected: samples.json: a sample has a field that is no line of text, or no number"])
 
 
-@pytest.mark.parametrize(
-    "name", ["START.html", "run/report.html", "run/../report.html", "Report.html", "claims.csv.exe"]
-)
+@pytest.mark.parametrize("name", ["START.html", "run/report.html", "run/../report.html", "Report.html", "a.csv.exe"])
 def test_no_page_can_lie_beside_those_that_are_compared(honest: Members, told: Told, name: str) -> None:
     code, lines = told(sealed({**honest, name: b"4 of 4 decisions proven"}))
     assert (code, lines) == (1, [f'rejected: "{name}" is no member of a dossier'])

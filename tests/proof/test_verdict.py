@@ -221,9 +221,7 @@ def usage_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return err.splitlines()[0]
 
 
-def test_wrong_usage_ends_with_2_and_names_the_file(
-    files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_usage_is_2_and_names_the_file(files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proof, model, given = files.make()
     gone = str(tmp_path / "gone.npy")
     assert usage_of([proof, model, gone], capsys) == f"cannot read {gone}: No such file or directory"

@@ -283,9 +283,7 @@ def test_a_member_that_freezes_nothing_that_moves_is_the_ball_itself() -> None:
 
 
 @pytest.mark.parametrize(("bend", "seed"), [(nn.ReLU, 4), pytest.param(nn.Tanh, 4, marks=pytest.mark.slow)])
-def test_networks_without_units_are_closed_as_well(
-    bend: type[nn.Module], seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_networks_without_units_are_closed(bend: type[nn.Module], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A padded pool: the bound differs from the maximum over a fine grid by at most the gap."""
     monkeypatch.setattr(lower_bounds, "_PGD_STARTS", 8)
     monkeypatch.setattr(lower_bounds, "_REFINED_STARTS", 4)

@@ -156,9 +156,7 @@ def test_the_zoo_by_name() -> None:
 
 
 @pytest.mark.parametrize("kind", ["an onnx file", "weights beside it", "a module", "weights of a module"])
-def test_a_file_that_changes_while_it_is_read_is_refused(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_meanwhile_is_refused(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hashes in a model's record are those of the bytes that were read."""
     net, module = write_linear(tmp_path / "net.onnx", (3,)), write_module(tmp_path)
     save_file(small_state(), tmp_path / "w.safetensors")

@@ -45,9 +45,7 @@ def write_all(folder: Path) -> tuple[torch.Tensor, list[int]]:
     whole = (folder / "t10k-images-idx3-ubyte").read_bytes()
     (folder / "some.idx.gz").write_bytes(gzip.compress(whole))
     rows = ["label," + ",".join(f"p{i}" for i in range(784))]
-    rows += [
-        f"{label}," + ",".join(map(str, row)) for label, row in zip(labels, images.flatten(1).tolist(), strict=True)
-    ]
+    rows += [f"{k}," + ",".join(map(str, row)) for k, row in zip(labels, images.flatten(1).tolist(), strict=True)]
     (folder / "rows.csv").write_text("\n".join(rows))
     return images, labels
 

@@ -116,8 +116,6 @@ def test_a_damaged_file_is_one_sentence(work: Path, tmp_path: Path, monkeypatch:
         ("page.html out --classes few.txt", "got 1 name for the classes"),
     ],
 )
-def test_invalid_inputs_are_one_sentence(
-    work: Path, arguments: str, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_inputs_are_one_sentence(work: Path, arguments: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(work)
     assert reason in wrong(work, *arguments.split())

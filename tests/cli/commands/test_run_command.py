@@ -130,9 +130,7 @@ def test_results_are_exported(
         (["--memory", "0"], "got --memory 0, expected a number of GiB, such as 4"),
     ],
 )
-def test_wrong_options_are_refused_before_any_work(
-    data: Path, tmp_path: Path, options: list[str], message: str
-) -> None:
+def test_bad_options_are_refused_before_any_work(data: Path, tmp_path: Path, options: list[str], message: str) -> None:
     found = called("run", data, *OPTIONS, "--out", tmp_path / "out", *options)
     assert (found.exit_code, found.stdout) == (2, "")
     assert message in found.stderr

@@ -220,9 +220,7 @@ def test_the_ball_is_stated_in_the_user_s_values(tmp_path: Path) -> None:
     ends = [(x + move).clamp(0, 1) for move in (-1 / 255, 1 / 255)]
     low, high = (((end - 0.5) / 0.25).permute(0, 2, 3, 1) for end in ends)
     asked: Any = (pm.load(tmp_path / "net.onnx"), (low + high) / 2, pm.Ball((high - low) / 2))
-    plain, own = (
-        float(pm.overlap(*asked, target=unit["target"], rigorous=rigorous).full) for rigorous in (False, True)
-    )
+    plain, own = (float(pm.overlap(*asked, target=unit["target"], rigorous=flag).full) for flag in (False, True))
     assert plain < unit["overlap_upper_proven"]
     assert unit["overlap_upper_proven"] == pytest.approx(own, abs=own - plain + 1e-3)  # the preparation rounds too
 

@@ -151,9 +151,7 @@ def test_an_unknown_answer_counts_the_open_cases(folder: Path) -> None:
         ("(assert (<= Y_0 1))", ("--result", "no/folder/r.txt"), "there is no folder no/folder"),
     ],
 )
-def test_undecidable_files_are_refused_before_any_work(
-    text: str, words: tuple[str, ...], message: str, folder: Path
-) -> None:
+def test_undecidable_files_are_refused_at_once(text: str, words: tuple[str, ...], message: str, folder: Path) -> None:
     found = verify(folder, text, *words)
     assert found.exit_code == 2
     assert message in found.stderr

@@ -28,9 +28,7 @@ def references(method: ExpectedGradients, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("given", ["noise", "blur", DATA])
-def test_of_a_linear_model_they_are_weights_times_the_way_from_the_mean(
-    given: Any, linear: nn.Sequential, x: Tensor
-) -> None:
+def test_a_linear_model_has_weights_times_the_way_from_the_mean(given: Any, linear: nn.Sequential, x: Tensor) -> None:
     method = ExpectedGradients(linear, samples=30, references=given)
     mean = references(method, x).mean(1)
     torch.testing.assert_close(method.attribute(x, TARGET), weights(linear, TARGET) * (x - mean))

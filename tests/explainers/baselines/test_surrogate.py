@@ -156,9 +156,7 @@ def test_by_default_an_image_has_7_x_7_cells_and_a_table_its_columns(kind: type[
 
 
 @both
-def test_each_sample_may_have_its_own_groups(
-    kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor
-) -> None:
+def test_each_sample_may_have_own_groups(kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor) -> None:
     masks = torch.stack([QUARTERS(SHAPE), pm.groups.grid(3)(SHAPE), pm.groups.grid(1, 2)(SHAPE)])
     found = kind(cnn, groups=masks, samples=40).attribute(x, TARGET)
     for k in range(3):
@@ -168,17 +166,13 @@ def test_each_sample_may_have_its_own_groups(
 
 
 @both
-def test_the_groups_of_a_comparison_are_taken(
-    kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor
-) -> None:
+def test_groups_of_a_comparison_are_taken(kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor) -> None:
     found = build_method("lime" if kind is LIME else "kernel-shap", cnn, groups=QUARTERS).attribute(x, 1)
     assert torch.equal(found, kind(cnn, groups=QUARTERS).attribute(x, 1))
 
 
 @both
-def test_more_groups_than_samples_are_refused(
-    kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor
-) -> None:
+def test_too_many_groups_are_refused(kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor) -> None:
     with pytest.raises(InputError, match=r"got 64 groups and samples=63, expected at least as many samples as groups"):
         kind(cnn, groups=pm.groups.pixels(), samples=63).attribute(x)
     assert kind(cnn, groups=pm.groups.pixels(), samples=64).attribute(x).isfinite().all()

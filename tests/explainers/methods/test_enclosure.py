@@ -95,9 +95,7 @@ def test_the_network_of_coordinates_is_the_network(graph: pm.Graph, split: str) 
 
 @pytest.mark.parametrize("method", [Backward(), IBP()])
 @pytest.mark.parametrize("split", SPLITS)
-def test_a_zonotope_is_no_looser_and_holds_what_was_sampled(
-    graph: pm.Graph, x: Tensor, split: str, method: Method
-) -> None:
+def test_a_zonotope_is_no_looser_and_holds_all_samples(graph: pm.Graph, x: Tensor, split: str, method: Method) -> None:
     box = overlaps(graph, x, split, bounds=method)
     seen = EmpiricalEVA(graph, BALL, groups=pm.groups.grid(3), samples=SAMPLES, seed=1).explain(x).overlap
     reached = torch.cat([seen.full[:, None], seen.frozen], dim=1)

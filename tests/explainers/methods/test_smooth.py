@@ -73,9 +73,7 @@ def test_a_relative_ball_is_drawn_from_as_it_is(radii: Any) -> None:
 def test_all_radii_are_those_from_nothing_to_the_ball() -> None:
     """The sizes of the steps are uniform from 0 to the radius, the directions those of one radius."""
     ball = pm.Ball(0.4)
-    every, one = (
-        draw_offsets(ball, X, 2000, radii, 0)(torch.zeros(2000).long(), torch.arange(2000)) for radii in RADII
-    )
+    every, one = (draw_offsets(ball, X, 2000, r, 0)(torch.zeros(2000).long(), torch.arange(2000)) for r in RADII)
     size = (every / one).flatten(1)
     torch.testing.assert_close(size, size[:, :1].expand_as(size))
     ordered = size[:, 0].sort().values

@@ -264,9 +264,7 @@ def test_softplus_by_exporters_is_recognised(factor: float, limit: float, tmp_pa
     [node("Sin", ["x"], ["h"]), node("Pow", ["h", "rows"], ["y"], name="bad")],
     [node("Add", ["x", "rows"], ["h"], name="bad"), node("Sin", ["h"], ["y"])],
 ], ids=["after", "before"])  # fmt: skip
-def test_mixed_samples_are_refused_beside_an_operation_without_a_rule(
-    nodes: list[onnx.NodeProto], tmp_path: Path
-) -> None:
+def test_mixed_samples_are_refused_beside_operations_without_rules(nodes: list[onnx.NodeProto], tmp_path: Path) -> None:
     """A rule for the sine would not help: the file mixes samples, and onnxruntime runs it for any number of samples."""
     with pytest.raises(ModelError, match=r"\(node 'bad'\) mixes the samples of a batch"):
         loaded(make(nodes, ("n", 4), {"rows": floats(5, 4)}), tmp_path)

@@ -27,9 +27,7 @@ DEEP = [case for name, case in MODELS.items() if name.startswith("deep")]
 # --- the table of models ---
 
 
-@pytest.mark.parametrize(
-    "name", [*(case.name for case in DEEP), "conv2d same", "conv_transpose2d groups", "split and chunk"]
-)
+@pytest.mark.parametrize("name", [*(c.name for c in DEEP), "conv2d same", "conv_transpose2d groups", "split and chunk"])
 def test_decomposed_operators_give_equal_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Operators are read directly, and after torch's decompositions."""
     monkeypatch.setattr(import_module("proofmap.graph.torch.export"), "_has_converters", lambda graph: False)

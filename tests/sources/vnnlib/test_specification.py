@@ -100,9 +100,7 @@ def rows(text: str, folder: Path) -> list[list[tuple[list[float], float, bool]]]
     """Return the cases of the only box, each as rows (coefficients, constant, strict)."""
     (folder / "x.vnnlib").write_text(BOX.rpartition("(assert")[0] + text)
     (region,) = read_specification(folder / "x.vnnlib", Preparation(shape=(2,)))
-    return [
-        list(zip(case.weight.tolist(), case.bias.tolist(), case.strict.tolist(), strict=True)) for case in region.unsafe
-    ]
+    return [list(zip(c.weight.tolist(), c.bias.tolist(), c.strict.tolist(), strict=True)) for c in region.unsafe]
 
 
 @pytest.mark.parametrize(
