@@ -56,16 +56,17 @@ def test_the_list_is_not_empty() -> None:
     assert {"empirical", "hybrid", "greedy-as", "smooth", "noise", "probable", "rise", "lime"} <= set(SEEDED)
 
 
-@pytest.mark.parametrize("name", SEEDED)
-def test_a_seeded_explainer_gives_the_same_maps_for_any_batch(name: str) -> None:
-    """Also one sample alone, and in another order; another seed gives other maps."""
+@pytest.mark.parametrize("name", [*SEEDED, "path", "nested"])
+def test_maps_are_the_same_for_any_batch(name: str) -> None:
+    """Also one sample alone, in another order, and with little memory. Another seed gives other maps."""
     x, norm = samples(), 2.0 if name in ("probable", "empirical") else float("inf")
     whole = maps_of(name, norm)(x)
-    for batch in (1, 2, 5):
-        torch.testing.assert_close(maps_of(name, norm, batch=batch)(x), whole, rtol=1e-9, atol=1e-9)
+    little = 1 if name in ("smooth", "path", "nested") else 2**16
+    for settings in ({"batch": 1}, {"batch": 2}, {"batch": 5}, {"memory": little}):
+        torch.testing.assert_close(maps_of(name, norm, **settings)(x), whole, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(maps_of(name, norm)(x[3:4]), whole[3:4], rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(maps_of(name, norm)(x.flip(0)), whole.flip(0), rtol=1e-9, atol=1e-9)
-    if name not in ("greedy-as", "greedy-ao", "kernel-shap"):  # ranks, and all of a few subsets
+    if name in {*SEEDED} - {"greedy-as", "greedy-ao", "kernel-shap"}:  # ranks, and all of a few subsets
         assert not torch.allclose(maps_of(name, norm, seed=7)(x), whole)
 
 

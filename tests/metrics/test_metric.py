@@ -162,6 +162,29 @@ def test_one_value_a_sample(kind: type[Metric[Any]]) -> None:
     torch.testing.assert_close(single.double(), value, rtol=2e-2, atol=2e-3)
 
 
+FEW: dict[str, dict[str, Any]] = {
+    **{name: {"steps": 6} for name in ("deletion", "insertion", "adversarial-deletion")},
+    "robustness-sr": {"steps": 4},
+    "road": {"score": "softmax"},
+    "f-fidelity": {"preset": "fast", "score": "softmax"},
+}
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "tightness"])
+def test_a_value_depends_on_neither_the_batch_nor_later_samples(name: str) -> None:
+    kind, model, x = METRICS[name], network(18, 8, 3), drawn(5, 2, 3, 3)
+    judged = subject(kind, drawn(5, 1, 3, 3, seed=2).round())  # equal attributions are ordered by draws
+
+    def values(count: int = 5, **settings: Any) -> Tensor:
+        metric = kind(*([0.2] if kind.needs_radius else []), **FEW.get(name, {}), **settings)
+        return metric(model, x[:count], None, judged[:count] if isinstance(judged, Tensor) else judged)
+
+    whole = values()
+    for other in (values(2), values(batch=1), values(batch=4), values(batch=50)):
+        torch.testing.assert_close(other, whole[: len(other)], rtol=1e-6, atol=1e-9)
+    assert name in ("sparseness", "randomisation") or not torch.equal(values(seed=1), whole)
+
+
 @pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS)
 def test_the_record_of_settings(kind: type[Metric[Any]]) -> None:
     settings = made(kind).settings()

@@ -104,16 +104,6 @@ def test_only_the_order_counts() -> None:
     assert not torch.equal(metric(model, x, None, -a), value)
 
 
-def test_the_batch_makes_no_difference() -> None:
-    model, x, a = network(18, 16, 3), drawn(5, 2, 3, 3), drawn(5, 1, 3, 3, seed=2)
-    for one, other in zip(RobustnessSr(steps=4).both(model, x, None, a), _small(model, x, a), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
-
-
-def _small(model: Any, x: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-    return RobustnessSr(steps=4, batch=3).both(model, x, None, a)
-
-
 def test_equal_attributions_rank_by_the_seed() -> None:
     model, x = network(10, 16, 3), drawn(4, 10)
     values = [RobustnessSr(steps=5, seed=seed)(model, x, None, torch.zeros_like(x)) for seed in (0, 0, 1)]

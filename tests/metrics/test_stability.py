@@ -94,13 +94,6 @@ def test_the_class_stays_that_of_x(target: Any) -> None:
     assert bool((Stability(0.3)(MODEL, X, target, named) > 0).all())
 
 
-def test_batch_and_seed() -> None:
-    whole = Stability(0.2)(MODEL, X, None, tripled)
-    for batch in (1, 13, 45):
-        torch.testing.assert_close(Stability(0.2, batch=batch)(MODEL, X, None, tripled), whole)
-    assert not torch.equal(Stability(0.2, seed=1)(MODEL, X, None, tripled), whole)
-
-
 @pytest.mark.parametrize(("norm", "domain"), [(2.0, None), (2.0, (0.0, 1.0)), (inf, None)])
 def test_a_sample_s_points_are_its_own(norm: float, domain: Any) -> None:
     """They do not depend on later samples, but on the position in x."""

@@ -112,14 +112,6 @@ def test_it_proves_nothing_and_says_so() -> None:
     assert not bool(e.proven.any())
 
 
-def test_a_map_depends_on_no_other_sample() -> None:
-    model = network("ReLU").to(X.device, torch.float64)
-    whole = pm.NestedEVA(model, BALL, progress=False).explain(X.double())
-    for settings in ({"batch": 1}, {"memory": 1}):
-        again = pm.NestedEVA(model, BALL, progress=False, **settings).explain(X.double())  # type: ignore[arg-type]
-        assert torch.equal(again.scores, whole.scores)
-
-
 @pytest.mark.parametrize(("name", "wrong"), [("keep", 0.0), ("keep", 1.0), ("beyond", 0.9), ("rounds", 0)])
 def test_settings_that_are_none(name: str, wrong: float) -> None:
     with pytest.raises(pm.InputError, match=name):

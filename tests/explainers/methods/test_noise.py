@@ -74,13 +74,3 @@ def test_on_a_linear_network_it_is_the_gradient_times_the_mean_step() -> None:
     torch.testing.assert_close(e.scores, expected.detach())
     assert e.errors is not None
     assert float(e.errors.max()) < 1e-7
-
-
-def test_it_does_not_depend_on_the_batch(model: nn.Sequential) -> None:
-    ball = pm.Ball(torch.tensor([0.1, 0.4, 0.2], dtype=torch.float64), domain=DOMAIN)
-    whole = pm.NoiseEVA(model, ball, samples=6, progress=False).explain(X)
-    for settings in ({"batch": 1}, {"memory": 2**20}):
-        again = pm.NoiseEVA(model, ball, samples=6, progress=False, **settings).explain(X)  # type: ignore[arg-type]
-        torch.testing.assert_close(again.scores, whole.scores)
-    other = pm.NoiseEVA(model, ball, samples=6, seed=1, progress=False).explain(X)
-    assert not torch.allclose(other.scores, whole.scores)

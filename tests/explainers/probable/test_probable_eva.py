@@ -119,16 +119,6 @@ def test_what_no_number_answers_votes_against() -> None:
     assert float(found.full) > 2 * float(ndtr(torch.tensor(-1.0))) - 1  # P(0.5 + 0.4 ξ > 0.9)
 
 
-def test_a_map_depends_on_no_other_sample_nor_on_memory() -> None:
-    x = torch.cat([X, X + 0.1, X - 0.1])
-    explainer = made(samples=600)
-    whole = explainer.explain(x)
-    for part in (replace(explainer, batch=1).explain(x), replace(explainer, memory=2**16).explain(x)):
-        torch.testing.assert_close(part.overlap.frozen, whole.overlap.frozen, rtol=0, atol=1e-12)
-    torch.testing.assert_close(explainer.explain(x[1:2]).scores, whole.scores[1:2], rtol=0, atol=1e-12)
-    assert not torch.equal(replace(explainer, seed=1).explain(x).scores, whole.scores)
-
-
 def test_groups_of_other_samples_cost_no_confidence() -> None:
     masks = torch.stack([MASK, MASK.clamp(max=1)])
     x = X.repeat(2, 1)

@@ -59,15 +59,6 @@ def test_more_variables_reach_at_least_as_much() -> None:
     assert bool((better[:, -1] <= curve[:, -1]).all())
 
 
-def test_the_batch_makes_no_difference() -> None:
-    model, x, a = network(18, 8, 3), drawn(5, 2, 3, 3), torch.zeros(5, 1, 3, 3).double()
-    whole = AdversarialDeletion(steps=6)(model, x, None, a)
-    for batch in (1, 4, 15):
-        torch.testing.assert_close(AdversarialDeletion(steps=6, batch=batch)(model, x, None, a), whole)
-    torch.testing.assert_close(AdversarialDeletion(steps=6)(model, x[:2], None, a[:2]), whole[:2])
-    assert not torch.equal(AdversarialDeletion(steps=6, seed=1)(model, x, None, a), whole)  # orders ties
-
-
 def test_in_a_user_s_ball() -> None:
     stated = AdversarialDeletion.for_ball(pm.Ball(0.02, 2.0), (0.0, 1.0))
     assert (stated.radius, stated.norm, stated.domain) == (0.02, 2.0, (-inf, inf))

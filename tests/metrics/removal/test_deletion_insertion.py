@@ -87,15 +87,6 @@ def test_the_true_order_is_best_for_a_linear_model() -> None:
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_the_batch_makes_no_difference(kind: Kind) -> None:
-    model, x, a = network(18, 8, 3), drawn(5, 2, 3, 3), torch.zeros(5, 1, 3, 3).double()
-    whole = kind(steps=6)(model, x, None, a)
-    for batch in (1, 4, 15):
-        torch.testing.assert_close(kind(steps=6, batch=batch)(model, x, None, a), whole, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(kind(steps=6)(model, x[:2], None, a[:2]), whole[:2], rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", BOTH)
 def test_the_seed_decides(kind: Kind) -> None:
     model, x, a = network(9, 8, 3), drawn(4, 9), drawn(4, 9, seed=2)
     flat = torch.zeros_like(a)
