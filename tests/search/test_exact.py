@@ -223,9 +223,8 @@ def test_a_sample_without_memory_is_not_the_end_of_the_others(
         return usual(*args)
 
     monkeypatch.setattr(place, name, broken)
-    monkeypatch.setattr(
-        module, "_MAX_BOX_VARIABLES", 0
-    )  # or else boxes of inputs go on where a tree of units lacks memory
+    # or else boxes of inputs go on where a tree of units lacks memory
+    monkeypatch.setattr(module, "_MAX_BOX_VARIABLES", 0)
     closing, _, exact = searched(4, Exact(), workers=workers)
     stopped = [""] * 4 if where == "a point" else [""] * 3 + ["memory"]
     assert sorted(one.stopped for one in closing.results) == stopped

@@ -191,9 +191,8 @@ class Table:
 
     def _lines(self) -> Iterator[tuple[Any, ...]]:
         """Yield the values of `CSV_COLUMNS` for each method and metric; None: unknown."""
-        whose = (
-            self.heading() if self.title or self.model or self.data else ""
-        )  # the number of samples alone is not a title
+        # the number of samples alone is not a title
+        whose = self.heading() if self.title or self.model or self.data else ""
         for method, cells in self.rows.items():
             for name, cell in cells.items():
                 numbers = (cell.mean, cell.low, cell.high, cell.count, cell.interval, cell.mark, cell.paper)

@@ -47,9 +47,8 @@ class Sparseness(Metric[Samples]):
 
     def _values(self, case: Case) -> Tensor:
         variables = Variables.of(case.x, self.groups)
-        rising = (
-            variables.sums(case.subject.abs()).sort(dim=1).values
-        )  # (N, G); variables that a sample lacks are 0 and come first
+        # (N, G); variables that a sample lacks are 0 and come first
+        rising = variables.sums(case.subject.abs()).sort(dim=1).values
         lacking = variables.most - variables.counts[:, None]
         place = torch.arange(1, variables.most + 1, device=rising.device) - lacking  # (1 or N, G)
         many = variables.counts.to(rising)

@@ -121,9 +121,7 @@ def _regions(values: Array, what: str, side: str) -> str:
     rows, columns = (np.arange(size) * 3 // size for size in weights.shape)
     shares = np.array([[weights[np.ix_(rows == i, columns == j)].sum() for j in range(3)] for i in range(3)]) / total
     order = np.argsort(-shares, axis=None, kind="stable")[:3]
-    named = [
-        f"{_REGIONS[at // 3][at % 3]} ({shares.flat[at]:.0%})" for at in order if shares.flat[at] >= _MIN_REGION_SHARE
-    ]
+    named = [f"{_REGIONS[k // 3][k % 3]} ({shares.flat[k]:.0%})" for k in order if shares.flat[k] >= _MIN_REGION_SHARE]
     row, column = np.unravel_index(int(weights.argmax()), weights.shape)
     regions = (
         f"lie mostly in these ninths of the image: {', '.join(named)}" if named else "are spread over the whole image"

@@ -221,9 +221,7 @@ def run_open(counts: RunCounts) -> list[str]:
     if counts.count > counts.explained:
         failed = plural(counts.count - counts.explained, "sample")
         open_.append(f"Anything about the {failed} that could not be explained.")
-    open_.append(
-        "Anything about other samples of the same kind. The shares are about the samples of this data set alone."
-    )
+    open_.append("Anything about other samples of the same kind. The shares are about this data set alone.")
     if counts.ranked is None:
         open_.append("The scores, their means and their order. They show what matters, but they are not proven.")
     else:

@@ -46,8 +46,7 @@ def boxes_overlap(
     begin = time.monotonic()
     every = torch.arange(len(boxes.owner), device=boxes.x.device)
     first = [
-        problem.bounded(rows, replace(how, method=_without_search(how.method)))
-        for rows in every.split(_BOXES_PER_BATCH)
+        problem.bounded(one, replace(how, method=_without_search(how.method))) for one in every.split(_BOXES_PER_BATCH)
     ]
     upper, lower = (torch.cat([_members(p, side) for p in first]) for side in ("", "_lower"))
     at_x = torch.cat([p.nominal for p in first])[boxes.first]

@@ -281,9 +281,8 @@ def _attack(
         partial(_depth, graph, *_padded(left, family.x)), family, PGD_STEPS, PGD_RESTARTS, generator
     ):
         points = round_into_box(family.x + delta, lower, upper, graph.dtype)
-        near = value > -_RELATIVE_SLACK * value.abs().clamp(
-            min=1
-        )  # also try points that only rounding errors may keep from 0
+        # also try points that only rounding errors may keep from 0
+        near = value > -_RELATIVE_SLACK * value.abs().clamp(min=1)
         for k in near.nonzero().flatten().tolist():
             _, case = left[k]
             if not case.met(precise(points[k : k + 1]).flatten().cpu()):

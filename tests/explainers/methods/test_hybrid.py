@@ -44,11 +44,8 @@ def dense() -> nn.Module:
     )
 
 
-NETWORKS = {  # with a split in front of the last layer, and one further up
-    "vgg": (small_vgg, ("10", "6")),
-    "blocks": (blocks, ("7", "2")),
-    "dense": (dense, ("4", "1")),
-}
+# with a split in front of the last layer, and one further up
+NETWORKS = {"vgg": (small_vgg, ("10", "6")), "blocks": (blocks, ("7", "2")), "dense": (dense, ("4", "1"))}
 
 
 def made(name: str) -> nn.Module:

@@ -27,9 +27,7 @@ def bench(
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="Use installed digits or photographs instead of --data, and leave out slow methods."
-        ),
+        typer.Option("--quick", help="Use packaged digits or photographs, not --data, and leave out slow methods."),
     ] = False,
     weights: Annotated[
         Path | None,

@@ -97,9 +97,7 @@ class ProbableEVA(Explainer):
 
     def _measure(self, task: Task) -> Measured:
         family = task.family
-        radii = family.eps.double() * (
-            1 + torch.finfo(task.x.dtype).eps
-        )  # covers the rounding of eps to the dtype of x
+        radii = family.eps.double() * (1 + torch.finfo(task.x.dtype).eps)  # covers the rounding of eps to x's dtype
         sigma = self._noise_size(family.eps.double())
         room = budget(self.memory, task.x.device)
         found = []

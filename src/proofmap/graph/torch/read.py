@@ -17,10 +17,8 @@ from proofmap.graph.torch.batch_axis_tracking import ACCEPT_DISPLACED, convert_d
 from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, module_path, stored_tensors
 from proofmap.graph.torch.operators.operator_table import CONVERTERS
 
-_UNINITIALISED = (
-    "aten.empty",
-    "aten.new_empty",
-)  # the entries are overwritten later, otherwise the model is not a function
+# the entries are overwritten later, otherwise the model is not a function
+_UNINITIALISED = "aten.empty", "aten.new_empty"
 
 
 def read(

@@ -93,9 +93,8 @@ def _where(b: Builder, call: Call, condition: Value, x: Value, y: Value) -> Valu
         b.nodes[scalar_functions.affine_source(b, require_computed(y))[0]],
     )
     tested = b.nodes[test.inputs[0]]
-    inputs = (
-        tested.inputs if tested.op == "expand" else test.inputs
-    )  # its limit may have a larger shape than the tested value
+    # its limit may have a larger shape than the tested value
+    inputs = tested.inputs if tested.op == "expand" else test.inputs
     if smooth.op == "softplus" and inputs == smooth.inputs and "above" in test.attributes:
         inner, slope, start = scalar_functions.affine_source(b, smooth.inputs[0])
         _, factor, shift = scalar_functions.affine_source(b, require_computed(y))
