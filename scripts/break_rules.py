@@ -430,7 +430,7 @@ BREAKS = [
     Break("graph/builder/softmax_layers.py", "low=1.0", "low=1.5", READ),
     Break("graph/onnx/operators/reductions.py", "[y, *rest]", "[y]", READ),
     Break("graph/onnx/operators/ml_domain.py", "-offset * scale", "-offset", LEARNED),
-    Break("graph/onnx/operators/ml_domain.py", "torch.cat([0 * part, part])", "torch.cat([-part, part])", LEARNED),
+    Break("graph/onnx/operators/ml_domain.py", "torch.cat([0 * one, one])", "torch.cat([-one, one])", LEARNED),
     Break(
         "graph/onnx/operators/shapes.py",
         "scalar_functions.affine_source(b, xs[0]) == (xs[1], -1.0, 1.0)",
