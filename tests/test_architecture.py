@@ -27,6 +27,7 @@ ORDER = (
     {"execution", "attack"},
     {"rounding", "bounds", "search"},
     {"verify", "proof", "text"},
+    {"reasons"},
     {"explainers", "plots"},
     {"metrics", "sources"},
     {"bench", "runs", "report"},

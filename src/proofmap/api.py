@@ -25,6 +25,7 @@ from proofmap.explainers import (
     PathEVA,
     ProbableEVA,
     SmoothEVA,
+    Sufficient,
     TargetedEVA,
 )
 from proofmap.explainers.auto import explain
@@ -72,6 +73,7 @@ __all__ = [
     "ProofmapWarning",
     "Radius",
     "SmoothEVA",
+    "Sufficient",
     "TargetedEVA",
     "UnsupportedError",
     "bounds",

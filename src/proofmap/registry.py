@@ -76,6 +76,7 @@ EXPLAINER_ENTRIES: Mapping[str, ExplainerEntry] = MappingProxyType(
         "blend": ExplainerEntry("methods.blend:BlendEVA", ball=True),
         "probable": ExplainerEntry("probable.probable_eva:ProbableEVA", ball=True, norm=2.0),
         "eva": ExplainerEntry("methods.eva:EVA", ball=True),
+        "sufficient": ExplainerEntry("methods.sufficient:Sufficient", ball=True),
         "targeted": ExplainerEntry("methods.eva:TargetedEVA", ball=True, target=True),
     }
 )

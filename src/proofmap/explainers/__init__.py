@@ -22,6 +22,7 @@ from proofmap.explainers.methods.nested import NestedEVA
 from proofmap.explainers.methods.noise import NoiseEVA
 from proofmap.explainers.methods.path import PathEVA
 from proofmap.explainers.methods.smooth import SmoothEVA
+from proofmap.explainers.methods.sufficient import Sufficient
 from proofmap.explainers.origin import File, Origin, Source
 from proofmap.explainers.probable.probable_eva import ProbableEVA
 from proofmap.explainers.quantus import explain_func
@@ -49,6 +50,7 @@ __all__ = [
     "ProbableEVA",
     "SmoothEVA",
     "Source",
+    "Sufficient",
     "TargetedEVA",
     "as_attributor",
     "explain_func",

@@ -15,6 +15,7 @@ from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.onehot_boxes import OneHotBoxes
+from proofmap.reasons.reason import Reason
 from proofmap.verify.overlap import Overlap
 
 
@@ -34,6 +35,7 @@ class Task:
     predicted: Tensor  # (n,) the predicted classes, which differ from c if the user gave a target
     generator: torch.Generator  # goes on from batch to batch, so that its numbers depend on the batch
     rigorous: bool  # whether proofs cover all rounding errors
+    first: int = 0  # the number of the batch's first sample in the call
 
     @property
     def family(self) -> Family:
@@ -64,6 +66,7 @@ class Measured:
     overlap: Overlap
     opposite: Overlap | None = None
     errors: Tensor | None = None  # (n, G) the standard errors of scores that are means
+    reason: Reason | None = None  # sufficient sets
 
     @classmethod
     def of(cls, overlap: Overlap, opposite: Overlap | None = None) -> Measured:
@@ -114,11 +117,13 @@ def concatenate(parts: Sequence[Measured], groups: int) -> Measured:
     opposite = [part.opposite for part in parts if part.opposite is not None]
     overlap = _concatenate_overlaps([part.overlap for part in parts], missing)
     errors = [pad(p.errors, (0, more)) for p, more in zip(parts, missing, strict=True) if p.errors is not None]
+    reasons = [part.reason for part in parts if part.reason is not None]
     return Measured(
         scores,
         overlap,
         _concatenate_overlaps(opposite, missing) if opposite else None,
         torch.cat(errors) if errors else None,
+        Reason.join(reasons, groups) if reasons else None,
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap with its upper bounds
 LOWER = ("full_lower", "frozen_lower")  # the lower bounds of an Overlap
+REASON = "reason."  # the prefix of the tensors of sufficient sets
 SEARCHED = ("points", "drops", "value")  # optional: the results of a search, and the explained output at x
 
 
@@ -93,6 +94,8 @@ def _check_tensors(e: Explanation) -> None:
         expected[f"{side}.drops"] = [(count, groups, 2), (count, 0, 2)]
         expected[f"{side}.points"] = [(count, 1 + groups, *e.x.shape[1:]), (count, 1, *e.x.shape[1:])]
     tensors = e._tensors | {"attributions": e.attributions}
+    if e.reason is not None and tuple(e.reason.free.shape) != (count, groups):
+        raise InputError(f"got reason of {tuple(e.reason.free.shape)}, expected {(count, groups)} for the scores")
     for name, shapes in expected.items():
         if name not in tensors:  # optional tensors
             continue
@@ -101,6 +104,8 @@ def _check_tensors(e: Explanation) -> None:
             wanted = " or ".join(map(str, shapes))
             raise InputError(f"{name} has shape {got}, expected {wanted} for x of {tuple(e.x.shape)}")
     for name, tensor in tensors.items():
+        if name.startswith(REASON):
+            continue
         if name.endswith(("mask", "target", "predicted")):
             if tensor.dtype != torch.int64:
                 raise InputError(f"{name} has type {tensor.dtype}, expected torch.int64")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proofmap.errors import FileError, InputError, ProofmapError, first_line
 from proofmap.explainers.batching import ball_of_samples
-from proofmap.explainers.consistency import BOUNDS, LOWER, SEARCHED, check_explanation, json_copy
+from proofmap.explainers.consistency import BOUNDS, LOWER, REASON, SEARCHED, check_explanation, json_copy
 from proofmap.explainers.explanation_file import check_names, read, write
 from proofmap.explainers.origin import Origin
 from proofmap.explainers.proven_scores import ProvenScores, tied
@@ -23,6 +23,7 @@ from proofmap.explainers.statements.explained_inputs import each_input, input_ro
 from proofmap.explainers.upsampling import spread
 from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
+from proofmap.reasons.reason import Reason
 from proofmap.runtime.outward_numbers import NOT_COVERED, Guarantee, format_overlap, format_range
 from proofmap.settings import check_count
 from proofmap.storage.hashing import hash_tensor
@@ -82,6 +83,7 @@ class Explanation:
     overlap: Overlap  # AO(B) and every AO(B_u); for a targeted map, on the half δ >= 0
     opposite: Overlap | None = None  # the same on the half δ <= 0
     errors: Tensor | None = None  # (N, G) the standard errors of scores that are means over random draws
+    reason: Reason | None = None  # sufficient sets of kept groups, from pm.Sufficient
     target: Tensor  # (N,) the explained class c; for a targeted map, the target class c'
     predicted: Tensor  # (N,) the predicted class
     signed: bool = False  # scores > 0: add, scores < 0: remove
@@ -120,6 +122,8 @@ class Explanation:
         part |= {name: _sliced(side, which) for name, side in self._sides.items()}
         if self.errors is not None:
             part[_ERRORS] = self.errors[which]
+        if self.reason is not None:
+            part["reason"] = self.reason.pick(torch.arange(len(self))[which])
         part["attributions"] = spread(part["scores"], part.get("mask", self.mask), self.smooth)
         made_from = None
         if self.made_from is not None:
@@ -150,7 +154,8 @@ class Explanation:
         sides = self._sides.items()
         bounds = {f"{side}.{name}": tensor for side, overlap in sides for name, tensor in _tensors(overlap).items()}
         errors = {} if self.errors is None else {_ERRORS: self.errors}
-        return {name: getattr(self, name) for name in _STORED_TENSORS} | errors | bounds
+        reason = {} if self.reason is None else {f"{REASON}{name}": one for name, one in self.reason.tensors.items()}
+        return {name: getattr(self, name) for name in _STORED_TENSORS} | errors | bounds | reason
 
     @property
     def inputs(self) -> tuple[Explanation, ...]:
@@ -213,6 +218,29 @@ class Explanation:
         return (self._known.absolute if self.signed else self._known).top(k)
 
     @property
+    def kept(self) -> Tensor:
+        """(N, G) bool: the groups that keep their values. They are a sufficient set (`pm.Sufficient`)."""
+        return self._reason.kept
+
+    @property
+    def necessary(self) -> Tensor:
+        """(N, G) bool: kept groups that are shown to be necessary: freeing the group as well admits another class."""
+        return self._reason.necessary
+
+    @property
+    def undecided(self) -> Tensor:
+        """(N, G) bool: kept groups that are not shown to be necessary."""
+        return self._reason.undecided
+
+    @property
+    def _reason(self) -> Reason:
+        if self.reason is None:
+            raise InputError(
+                f"the explanation is made by {self.method}, expected one by Sufficient, which keeps groups"
+            )
+        return self.reason
+
+    @property
     def ties(self) -> Tensor:
         """(N, G) bool: the 95 % interval of the score overlaps that of a neighbour in rank.
 
@@ -258,6 +286,7 @@ class Explanation:
         lower = LOWER if version >= 3 else ()
         more = {s: [name for name in SEARCHED if lower and f"{s}.{name}" in tensors] for s in certified}
         names = {s: [*BOUNDS, *lower, *more[s]] for s in certified}
+        sets = {name.removeprefix(REASON): tensors.pop(name) for name in list(tensors) if name.startswith(REASON)}
         stored = {*_STORED_TENSORS, *({_ERRORS} & tensors.keys())}
         check_names(path, "tensors", tensors, {*stored, *(f"{side}.{name}" for side in names for name in names[side])})
         try:
@@ -270,6 +299,7 @@ class Explanation:
                 for side, holds in certified.items()
             }
             parts: dict[str, Any] = {**words, **tensors, **sides}
+            parts["reason"] = Reason(**sets) if sets else None
             parts["origin"] = None if origin is None else Origin.read(origin)
             return cls(**parts, attributions=spread(tensors["scores"], tensors["mask"], words["smooth"]))
         except _MISFITS as error:

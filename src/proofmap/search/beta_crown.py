@@ -222,7 +222,7 @@ def optimise(
     slope_rule, multiplier_rule = (Adam(start.slopes, _MEAN_DECAY, _SQUARE_DECAY) for _ in range(2))
     multiplier_rate = torch.zeros_like(start.multipliers[:, :1])
     for step in range(steps + 1):
-        lines = replace(lines, below=torch.where(_free_slopes(units, lines), choice.slopes, lines.below))
+        lines = replace(lines, below=torch.where(free_slopes(units, lines), choice.slopes, lines.below))
         bounded = bound_rows(units, rows, x, lines, choice.multipliers)
         swing, delta = balls.maximise(bounded.form, member)
         now = BestChoice(choice, bounded.bias + swing, branching_losses(units, x, lines, bounded.of_units), delta)
@@ -231,7 +231,7 @@ def optimise(
             break
         z = evaluate_relaxed(units, delta, lines, bounded.of_units)
         low, high, g = z - x.lower, z - x.upper, choice.multipliers
-        slope_gradient = bounded.of_units.clamp(max=0) * z * _free_slopes(units, lines)
+        slope_gradient = bounded.of_units.clamp(max=0) * z * free_slopes(units, lines)
         multiplier_gradient = torch.where(g > 0, low, torch.where(g < 0, high, low.clamp(max=0) + high.clamp(min=0)))
         if step == 0:
             multiplier_rate = rates[1] * bounded.of_units.abs().mean(1, keepdim=True)
@@ -243,7 +243,7 @@ def optimise(
     return best
 
 
-def _free_slopes(units: Units, lines: UnitLines) -> Tensor:
+def free_slopes(units: Units, lines: UnitLines) -> Tensor:
     """Return True for units with a free slope: open ReLUs."""
     free = lines.open
     for level in units.levels:

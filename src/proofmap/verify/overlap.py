@@ -307,7 +307,7 @@ def _bounded_overlap(
 ) -> Overlap:
     """Bound the overlap from above by a method without search. The lower bounds are those of x itself."""
     at_x = nominal(forms, logits, how.objective)
-    value = upper_bounds(graph, family, logits, forms, how)[0].double() + _probability_margin(graph, how)
+    value = upper_bounds(graph, family, logits, forms, how)[0].double() + probability_margin(graph, how)
     value = round_up(value, at_x.dtype)
     if not how.rigorous:
         return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
@@ -324,7 +324,7 @@ def _searched_overlap(
     searched = search_overlap(graph, family, logits, forms, how)
     upper, met = searched.upper, searched.met
     check_attained(searched.lower, upper, torch.zeros_like(upper) if how.rigorous else _room(graph, met, upper))
-    above = round_up(upper.maximum(searched.lower) + _probability_margin(graph, how), at_x.dtype)
+    above = round_up(upper.maximum(searched.lower) + probability_margin(graph, how), at_x.dtype)
     least = -round_up(-searched.lower, at_x.dtype)
     found = Overlap(above[:, 0], above[:, 1:], at_x, classes, True, least[:, 0], least[:, 1:], met.points)
     if how.rigorous:  # the rounding errors of direct score bounds are not known
@@ -336,7 +336,7 @@ def _searched_overlap(
         return found
 
 
-def _probability_margin(graph: Graph, how: OverlapSettings) -> float:
+def probability_margin(graph: Graph, how: OverlapSettings) -> float:
     """Return what upper bounds are raised by, so that one below 0 also decides by the model's own probabilities."""
     if not decides(how.objective):
         return 0.0
@@ -388,7 +388,7 @@ def search_overlap(
         upper, hidden = _bounds_before_search(graph, family, logits, forms, how, until)
     spent = (time.monotonic() - begin) / max(1, family.count)
     exact = replace(how.method.search, seconds=max(_LEAST_SEARCH_SECONDS, seconds - spent))
-    enough = how.enough - _probability_margin(graph, how)
+    enough = how.enough - probability_margin(graph, how)
     if enough != -inf:
         exact, enough = replace(exact, gap=_DECISION_GAP), largest_below(enough, family.x.dtype)
     with part(_FIRST_WORK_SHARE, 1.0):
@@ -411,7 +411,7 @@ def _bounds_before_search(
         upper, hidden = upper_bounds(graph, family, logits, forms, how, until)
         if not how.rigorous:
             return upper.double(), hidden
-        left = (upper[:, 0] >= how.enough - _probability_margin(graph, how)).nonzero().flatten()
+        left = (upper[:, 0] >= how.enough - probability_margin(graph, how)).nonzero().flatten()
         if not len(left):
             return upper.double().expand(-1, family.members), hidden
     precise, balls = graph.to(family.x.device, torch.float64), family.pick(left)

@@ -49,7 +49,9 @@ def concat(explanations: Iterable[Explanation]) -> Explanation:
     made_from, settings = _joined_ball(parts)
     groups = max(part.scores.shape[1] for part in parts)
     mask, x = _joined_mask(parts), torch.cat([part.x for part in parts])
-    whole = concatenate([Measured(part.scores, part.overlap, part.opposite, part.errors) for part in parts], groups)
+    whole = concatenate(
+        [Measured(part.scores, part.overlap, part.opposite, part.errors, part.reason) for part in parts], groups
+    )
     return replace(
         first,
         x=x,
@@ -59,6 +61,7 @@ def concat(explanations: Iterable[Explanation]) -> Explanation:
         overlap=whole.overlap,
         opposite=whole.opposite,
         errors=whole.errors,
+        reason=whole.reason,
         target=torch.cat([part.target for part in parts]),
         predicted=torch.cat([part.predicted for part in parts]),
         settings=settings,
@@ -107,6 +110,7 @@ _COMPARED: dict[str, Callable[[Explanation], Any]] = {
     "the versions": lambda e: dict(e.versions),
     "bounds of the kinds (certified, rigorous, of groups, with points)": _bound_kinds,
     "standard errors": lambda e: e.errors is not None,
+    "sufficient sets": lambda e: e.reason is not None,
 }
 
 
