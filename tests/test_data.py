@@ -101,7 +101,7 @@ def test_mnist_scales_images_and_finds_compressed_files(tmp_path: Path) -> None:
     images, labels = mnist(tmp_path, "test", verify=False)
     assert images.shape == (3, 1, 28, 28)
     assert images.dtype == torch.float32
-    assert (images.min(), images.max()) == (0, 1)
+    assert (float(images.min()), float(images.max())) == (0, 1)
     assert images[0, 0, 0, 1] == torch.tensor(1.0) / 255
     assert labels.dtype == torch.int64
     assert labels.tolist() == [0, 1, 2]
@@ -193,7 +193,7 @@ def test_digits_are_the_first_of_the_test_set() -> None:
     images, labels = digits()
     assert images.shape == (300, 1, 28, 28)
     assert images.dtype == torch.float32
-    assert (images.min(), images.max()) == (0, 1)
+    assert (float(images.min()), float(images.max())) == (0, 1)
     assert torch.equal(images * 255, (images * 255).round())
     assert labels.shape == (300,)
     assert labels.dtype == torch.int64

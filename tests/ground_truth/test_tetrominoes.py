@@ -13,7 +13,7 @@ NOISES: tuple[Background, ...] = ("white", "correlated")
 def test_images_are_bounded_balanced_and_drawn_from_the_seed(scenario: Scenario, noise: Background) -> None:
     images, again, other = (draw(scenario, noise, 40, seed) for seed in (0, 0, 1))
     assert images.x.shape == (40, 1, IMAGE_SIDE, IMAGE_SIDE)
-    assert (images.x.abs().max(), images.labels.sum()) == (1, 20)
+    assert (float(images.x.abs().max()), float(images.labels.sum())) == (1, 20)
     assert torch.equal(images.x, again.x)
     assert not torch.equal(images.x, other.x)
 

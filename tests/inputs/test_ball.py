@@ -145,7 +145,7 @@ def test_the_box_is_the_radius_the_domain_and_the_half(norm: float) -> None:
 
 def test_an_input_at_the_edge_up_to_rounding_keeps_zero_in_the_box() -> None:
     family = Ball(0.1, domain=(0, 1)).at(torch.tensor([[1 + 5e-7, -5e-7]]))
-    assert (family.upper[0, 0], family.lower[0, 1]) == (0, 0)
+    assert (float(family.upper[0, 0]), float(family.lower[0, 1])) == (0, 0)
 
 
 @pytest.mark.parametrize(

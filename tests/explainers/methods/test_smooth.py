@@ -115,8 +115,8 @@ def test_errors_depend_on_no_other_sample(model: nn.Sequential) -> None:
     radii = torch.tensor([0.1, 0.4, 0.7], dtype=torch.float64)
     explainer = pm.SmoothEVA(model, pm.Ball(radii, domain=DOMAIN), samples=6, progress=False)
     whole = explainer.explain(X)
-    for settings in ({"memory": 1}, {"batch": 2}):
-        torch.testing.assert_close(replace(explainer, **settings).explain(X).errors, whole.errors)
+    for other in (replace(explainer, memory=1), replace(explainer, batch=2)):
+        torch.testing.assert_close(other.explain(X).errors, whole.errors)
     single = replace(explainer, ball=pm.Ball(0.4, domain=DOMAIN)).explain(X[1:2].float())
     torch.testing.assert_close(single.scores.double(), whole.scores[1:2], rtol=1e-4, atol=1e-5)
 

@@ -36,7 +36,7 @@ def test_the_ball_contains_the_box_and_little_more(tmp_path: Path) -> None:
 def test_an_input_that_is_fixed_does_not_move(tmp_path: Path) -> None:
     (tmp_path / "x.vnnlib").write_text(BOX.replace("0.25", "0.5"))
     box = read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
-    assert (box.centre[0], box.radius[0]) == (0.5, 0.0)
+    assert (float(box.centre[0]), float(box.radius[0])) == (0.5, 0.0)
 
 
 def test_the_tightest_limits_count_and_an_or_of_one_adds_no_case(tmp_path: Path) -> None:
