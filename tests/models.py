@@ -112,8 +112,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         parts = self.parts(self.norm(x)).chunk(3, -1)
         query, key, value = (part.unflatten(-1, (2, 2)).transpose(1, 2) for part in parts)
-        weights = (query @ key.transpose(-1, -2)).softmax(-1)
-        out: Tensor = x + self.end((weights @ value).transpose(1, 2).flatten(2))
+        out: Tensor = x + self.end(((query @ key.transpose(-1, -2)).softmax(-1) @ value).transpose(1, 2).flatten(2))
         return out
 
 

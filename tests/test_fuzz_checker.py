@@ -115,8 +115,7 @@ fuzz_checker.main()
 
 @pytest.mark.slow
 def test_a_crash_is_a_finding_and_the_campaign_goes_on() -> None:
-    root = SCRIPT.parents[1]
-    done = run([sys.executable, "-c", CRASH], cwd=root, capture_output=True, text=True, check=False)
+    done = run([sys.executable, "-c", CRASH], cwd=SCRIPT.parents[1], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     counts = json.loads(done.stdout.splitlines()[-1])
     assert {**counts, "seconds": 0} == {

@@ -99,8 +99,7 @@ def test_equal_probabilities_leave_the_decision_open(
     model = Moved(offset, last)
     p = model(X)[0]
     assert p[1] <= p[0] + 2.0**-24  # a tie, or one rounding error: the first class may be chosen
-    found = pm.overlap(model, X, pm.Ball(0.0), target=1, bounds=bounds, enough=0.0, rigorous=rigorous)
-    assert found.full.item() >= 0
+    assert pm.overlap(model, X, pm.Ball(0.0), target=1, bounds=bounds, enough=0.0, rigorous=rigorous).full.item() >= 0
     assert not bool(pm.certified_radius(model, X, target=1, rigorous=rigorous) > 0)
 
 

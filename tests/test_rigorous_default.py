@@ -118,8 +118,7 @@ def test_a_file_without_the_setting_is_not_rigorous(tmp_path: Path) -> None:
     """Files of older versions contain the setting only if the user requested it."""
     path = tmp_path / "e.proofmap"
     found = pm.EVA(COVERED, BALL, groups=GROUPS, progress=False, rigorous=True).explain(X)
-    settings = {name: value for name, value in found.settings.items() if name != "rigorous"}
-    replace(found, settings=settings).save(path)
+    replace(found, settings={name: value for name, value in found.settings.items() if name != "rigorous"}).save(path)
     older = pm.Explanation.load(path)
     assert not older.overlap.rigorous
     assert NOTE in repr(older)

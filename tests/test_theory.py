@@ -73,8 +73,7 @@ def lipschitz(weight: Tensor, norm: float) -> float:
 
 def test_the_page_names_tests_that_exist() -> None:
     """Each theorem has a line with its tests."""
-    page = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
-    theorems = page.partition("## Theorems")[2].split("\n### ")[1:]
+    theorems = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8").partition("## Theorems")[2].split("\n### ")[1:]
     assert len(theorems) >= 6
     for theorem in theorems:
         named = NAMED.findall(theorem)
@@ -403,8 +402,7 @@ def test_d_k_is_an_infimum() -> None:
         assert float(curve.proven[0, k]) == pytest.approx(distance, rel=1e-5)
         assert float(curve.proven[0, k]) <= distance <= float(curve.found[0, k])
         assert float(pm.overlap(model, x, pm.Ball(distance * free.double()), rigorous=False).full) == 0
-        beyond = pm.Ball(distance * (1 + 1e-6) * free.double())
-        assert float(pm.overlap(model, x, beyond, rigorous=False).full) > 0
+        assert float(pm.overlap(model, x, pm.Ball(distance * (1 + 1e-6) * free.double()), rigorous=False).full) > 0
 
 
 @pytest.mark.parametrize("norm", [2.0, inf])

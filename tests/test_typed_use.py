@@ -149,8 +149,7 @@ def test_methods_and_metrics(tmp_path: Path) -> None:
     def largest(model: pm.Graph, inputs: Tensor, target: Tensor, attributions: Tensor) -> Tensor:
         return attributions.flatten(1).amax(1) * model(inputs)[:, 0]
 
-    titled = pm.metrics.FunctionMetric(largest, title="Largest", higher=False)
-    metrics: list[AnyMetric] = ["deletion", largest, titled]
+    metrics: list[AnyMetric] = ["deletion", largest, pm.metrics.FunctionMetric(largest, title="Largest", higher=False)]
     table = pm.compare(MODEL, x, ["saliency", pm.EVA(MODEL, ball), mine], metrics, ball=ball, progress=False)
     assert_type(table.to_latex(), str)
     assert list(table.sample_frame().columns)[:2] == ["method", "metric"]

@@ -133,8 +133,7 @@ def test_vgg16_has_the_names_and_shapes_of_torchvision() -> None:
     for i, outputs, inputs in DENSE:
         expected |= {f"classifier.{i}.weight": (outputs, inputs), f"classifier.{i}.bias": (outputs,)}
     assert {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()} == expected
-    pools = [i for i, layer in enumerate(model.features) if isinstance(layer, nn.MaxPool2d)]
-    assert pools == [4, 9, 16, 23, 30]
+    assert [i for i, layer in enumerate(model.features) if isinstance(layer, nn.MaxPool2d)] == [4, 9, 16, 23, 30]
     assert not any(module.training for module in model.modules())
     assert model(torch.zeros(2, 3, 224, 224, device="meta")).shape == (2, 1000)
 

@@ -240,8 +240,7 @@ def test_a_steep_model_is_searched_all_the_way() -> None:
     graph = pm.trace(Bent(), x)
     free = torch.ones(1, 1, dtype=torch.bool)
     for rounds in (1, 10):
-        found = distance(graph, x, torch.tensor([0]), free, largest=64.0, rounds=rounds)
-        assert 6.0 < float(found) < 6.5
+        assert 6.0 < float(distance(graph, x, torch.tensor([0]), free, largest=64.0, rounds=rounds)) < 6.5
 
 
 def test_gradients_and_precision_are_left_as_they_were() -> None:

@@ -167,8 +167,7 @@ def test_seconds_do_not_depend_on_the_order_of_methods(
     clock.rule(monkeypatch)
     slow = {"a": clock.map_after(1.0), "b": clock.map_after(2.0)}
     x, model = digits(count), pm.zoo.mnist_mlp()
-    table = compare(model, x, {label: slow[label] for label in order}, progress=False)
-    assert table.seconds == {"a": 1.0, "b": 2.0}
+    assert compare(model, x, {label: slow[label] for label in order}, progress=False).seconds == {"a": 1.0, "b": 2.0}
 
 
 def test_methods_without_a_label_get_their_name() -> None:

@@ -60,8 +60,7 @@ def test_best_second_and_tied() -> None:
 def test_paired_differences_remove_common_variation() -> None:
     """The intervals overlap, but all samples agree, so the difference is significant."""
     hard = 10 * drawn(0.0, 3, 50)
-    values = {"a": {"deletion": hard}, "b": {"deletion": hard + 0.01}}
-    table = tabulate("t", [LOW], values, {"a": 0.0, "b": 0.0})
+    table = tabulate("t", [LOW], {"a": {"deletion": hard}, "b": {"deletion": hard + 0.01}}, {"a": 0.0, "b": 0.0})
     a, b = table.rows["a"]["deletion"], table.rows["b"]["deletion"]
     assert b.low < a.high
     assert (a.mark, b.mark) == ("best", "second")
@@ -107,8 +106,7 @@ def test_two_samples_have_an_interval_and_marks() -> None:
 
 
 def test_one_sample_has_no_interval_and_wins_nothing() -> None:
-    values = {"a": {"deletion": np.zeros(1)}, "b": {"deletion": np.ones(1)}}
-    table = tabulate("t", [LOW], values, {"a": 0.0, "b": 0.0})
+    table = tabulate("t", [LOW], {"a": {"deletion": np.zeros(1)}, "b": {"deletion": np.ones(1)}}, {"a": 0.0, "b": 0.0})
     assert [row["deletion"].mark for row in table.rows.values()] == ["", ""]
     assert "| a | 0.000 | 0 |" in table.markdown()
     assert "One sample: no intervals and no marks." in str(table)

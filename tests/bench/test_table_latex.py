@@ -77,8 +77,7 @@ def test_texts_are_escaped(text: str, expected: str) -> None:
 
 
 def test_seconds_keep_their_exponent() -> None:
-    found = tabulate("", [LOW], {"a": {"deletion": np.zeros(2)}}, {"a": 0.00001234})
-    assert r"& 1.2e-05 \\" in found.to_latex()
+    assert r"& 1.2e-05 \\" in tabulate("", [LOW], {"a": {"deletion": np.zeros(2)}}, {"a": 0.00001234}).to_latex()
 
 
 def test_a_frame_with_every_sample() -> None:

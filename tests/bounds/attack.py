@@ -29,8 +29,7 @@ def climbed_points(graph: Graph, family: Family, steps: int) -> Tensor:
         delta.requires_grad_()
         with torch.enable_grad():
             logits = graph((family.x + delta).flatten(0, 1)).reshape(2 * classes, family.count, classes)
-            goal = (logits[torch.arange(2 * classes), :, which] * sign[:, None]).sum()
-            (slope,) = torch.autograd.grad(goal, delta)
+            (slope,) = torch.autograd.grad((logits[torch.arange(2 * classes), :, which] * sign[:, None]).sum(), delta)
         slope = slope.nan_to_num(0.0)  # a square root has none at zero
         length = (
             slope.flatten(2)

@@ -56,8 +56,7 @@ def networks(draw: st.DrawFn) -> Graph:
     """Draw a network of convolutions, pools, activations and branches with a linear end, for images or flat inputs."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     image = draw(st.booleans())
-    shape = (draw(st.integers(1, 2)), 5, 5) if image else (draw(st.integers(2, 8)),)
-    b = Builder(shape, 1)
+    b = Builder((draw(st.integers(1, 2)), 5, 5) if image else (draw(st.integers(2, 8)),), 1)
     x = b.input
     for _ in range(draw(st.integers(1, 4))):
         x = draw(blocks(b, x, generator))

@@ -36,8 +36,7 @@ def windows_of(node: Node, cases: int, seed: int, sites: bool) -> WindowForms:
     size = [int(n) for n in torch.randint(1, 4, (len(extent),), generator=g)]
     stride = tuple(int(n) for n in torch.randint(1, 3, (len(extent),), generator=g))
     offset = tuple(int(n) for n in torch.randint(-2, 3, (len(extent),), generator=g))
-    count = rows if site is None else len(site)
-    values = torch.randn(count, node.shape[0], *size, dtype=torch.float64, generator=g)
+    values = torch.randn(rows if site is None else len(site), node.shape[0], *size, dtype=torch.float64, generator=g)
     whole = WindowForms(values, places, stride, offset, node.shape)
     return whole.moved(values, node.shape, (0,) * len(extent), (1,) * len(extent))
 

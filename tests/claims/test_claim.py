@@ -46,8 +46,7 @@ def test_every_bound_is_a_claim(e: pm.Explanation) -> None:
     assert len(claims) == 8
     for claim in claims:
         sample, _, group = claim.name.removeprefix("x-").partition("-u")
-        bound = e.overlap.frozen[int(sample), int(group)] if group else e.overlap.full[int(sample)]
-        assert claim.value == float(bound)
+        assert claim.value == float(e.overlap.frozen[int(sample), int(group)] if group else e.overlap.full[int(sample)])
         assert claim.form.target == int(e.target[int(sample)])
 
 
@@ -67,8 +66,7 @@ def test_a_file_says_what_is_claimed(e: pm.Explanation, tmp_path: Path) -> None:
 
 def test_which_groups(e: pm.Explanation) -> None:
     assert [claim.name for claim in of(e, "none")] == ["x-0", "x-1"]
-    many = pm.EVA(network(), pm.Ball(0.05), groups=torch.arange(4)).explain(e.x[:1])
-    assert len(of(many, "top")) == 5
+    assert len(of(pm.EVA(network(), pm.Ball(0.05), groups=torch.arange(4)).explain(e.x[:1]), "top")) == 5
     wide = pm.EVA(nn.Linear(12, 2), pm.Ball(0.05)).explain(torch.rand(1, 12))
     names = [claim.name for claim in of_two(wide, "top")]
     first = int(wide.scores[0].argmax())

@@ -51,8 +51,7 @@ class Drawn:
 
 def model() -> Model:
     torch.manual_seed(3)
-    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-    return Model("net.py:make", network, Preparation(shape=(4,)))
+    return Model("net.py:make", nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), Preparation(shape=(4,)))
 
 
 def explained(folder: Path, certified: bool = False, method: str = "eva", ball: pm.Ball = BALL) -> Results:

@@ -120,8 +120,7 @@ def test_every_option_is_explained_with_an_example(name: str) -> None:
     ],
 )
 def test_the_shell_completes_commands_and_values(line: str, expected: list[str]) -> None:
-    found = CliRunner().invoke(app, [], prog_name="proofmap", env=completion(line))
-    assert found.stdout.split() == expected
+    assert CliRunner().invoke(app, [], prog_name="proofmap", env=completion(line)).stdout.split() == expected
 
 
 def completion(line: str) -> dict[str, str]:

@@ -151,8 +151,7 @@ def test_grad_cam_reaches_into_foreign_parts(layer: str | None) -> None:
     maps = (conv if layer == "conv" else conv.relu()).detach().requires_grad_()
     logits = model.head(model.norm((maps.relu() if layer == "conv" else maps).flatten(1)))
     (slope,) = torch.autograd.grad(logits.amax(1).sum(), maps)
-    expected = (slope.mean((2, 3), keepdim=True) * maps).sum(1, keepdim=True).relu()
-    torch.testing.assert_close(found, expected.detach())
+    torch.testing.assert_close(found, (slope.mean((2, 3), keepdim=True) * maps).sum(1, keepdim=True).relu().detach())
     with pytest.raises(InputError, match="got layer='nowhere', which the network does not have"):
         GradCAM(model, layer="nowhere").attribute(x)
 

@@ -241,8 +241,7 @@ def test_clamped_noise_is_a_loop_over_clamped_inputs(domain: Any, model: nn.Modu
     found = NoiseTunnel(ClampedInputs(eva)).attribute(inside, nt_samples=2, stdevs=0.5, target=target)
     torch.manual_seed(5)
     near = clamp(noisy(inside, 2, 0.5))
-    expected = explained(eva, near, target.repeat_interleave(2)).unflatten(0, (3, 2)).mean(1)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found, explained(eva, near, target.repeat_interleave(2)).unflatten(0, (3, 2)).mean(1))
     torch.manual_seed(7)
     worst = sensitivity_max(
         ClampedInputs(eva).attribute, inside, perturb_radius=0.1, n_perturb_samples=4, target=target

@@ -52,8 +52,7 @@ def test_parts_that_share_memory_come_back(tmp_path: Path) -> None:
 
 
 def test_overlaps_without_frozen_groups_come_back(tmp_path: Path) -> None:
-    over = replace(make().overlap, frozen=torch.zeros(3, 0), frozen_lower=torch.zeros(3, 0))
-    make(overlap=over).save(tmp_path / "e")
+    make(overlap=replace(make().overlap, frozen=torch.zeros(3, 0), frozen_lower=torch.zeros(3, 0))).save(tmp_path / "e")
     assert Explanation.load(tmp_path / "e").overlap.frozen.shape == (3, 0)
 
 

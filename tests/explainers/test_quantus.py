@@ -128,8 +128,7 @@ def test_what_attribute_takes_is_passed_on_and_nothing_is_ignored(model: nn.Modu
 def test_noise_that_leaves_the_domain_is_refused(model: nn.Module, inputs: NDArray[Any]) -> None:
     with pytest.raises(InputError, match="x leaves the domain"):
         explain_func(EVA(model, BALL, progress=False))(model, inputs + 0.5, TARGETS)
-    free = explain_func(EVA(model, Ball(0.1), progress=False))
-    assert free(model, inputs + 0.5, TARGETS).shape == inputs.shape
+    assert explain_func(EVA(model, Ball(0.1), progress=False))(model, inputs + 0.5, TARGETS).shape == inputs.shape
     clamped = explain_func(ClampedInputs(EVA(model, BALL, groups=GRID, progress=False)))
     near = (inputs + 0.5).clip(0, 1)
     np.testing.assert_array_equal(clamped(model, inputs + 0.5, TARGETS), expected(model, near))

@@ -173,16 +173,14 @@ def test_a_file_that_onnxruntime_does_not_know_is_loaded(
 
 def test_unneeded_nodes_are_not_run(tmp_path: Path) -> None:
     """onnxruntime would run these nodes and fail."""
-    unused = node("Tile", ["x", "huge"], ["unused"])
-    model = make([unused, *ADDED], ("n", 4), {"c": floats(4), "huge": ints(1, 2**40)})
+    model = make([node("Tile", ["x", "huge"], ["unused"]), *ADDED], ("n", 4), {"c": floats(4), "huge": ints(1, 2**40)})
     with pytest.raises(Exception, match="Tile"):
         run(model, floats(1, 4))
     assert loaded(model, tmp_path).classes == 4
 
 
 def test_rounding_in_a_file_is_not_a_reading_error(tmp_path: Path) -> None:
-    nodes = [node("Add", ["x", "c"], ["h"]), node("Sub", ["h", "c"], ["y"])]
-    model = make(nodes, ("n", 4), {"c": np.float32(1e5)})
+    model = make([node("Add", ["x", "c"], ["h"]), node("Sub", ["h", "c"], ["y"])], ("n", 4), {"c": np.float32(1e5)})
     graph = loaded(model, tmp_path)
     x = floats(1, 4)
     assert relative_difference(graph(torch.from_numpy(x)), torch.from_numpy(run(model, x))) > 1e-4

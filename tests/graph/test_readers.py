@@ -155,8 +155,7 @@ def normalised() -> nn.Module:
             tensor.copy_(torch.from_numpy(FILTERS["s"]))
     conv = nn.Conv2d(1, 2, 2, bias=False)
     conv.weight.data = torch.from_numpy(FILTERS["k"]).clone()
-    layers = OrderedDict(conv=conv, norm=norm, act=nn.SiLU(), drop=nn.Dropout(), flat=nn.Flatten())
-    return nn.Sequential(layers).eval()
+    return nn.Sequential(OrderedDict(conv=conv, norm=norm, act=nn.SiLU(), drop=nn.Dropout(), flat=nn.Flatten())).eval()
 
 
 NETWORKS: dict[str, tuple[Module, File, list[tuple[str, str]]]] = {
@@ -288,8 +287,7 @@ MIXED: dict[str, list[tuple[Source, str]]] = {
 @through_both(MIXED)
 def test_mixed_samples_are_refused(source: Source, expected: str, tmp_path: Path) -> None:
     """A file may leave the number of samples free, or fix it."""
-    sources = [source, replace(source, shape=(3, 4))] if isinstance(source, File) else [source]
-    for one in sources:
+    for one in [source, replace(source, shape=(3, 4))] if isinstance(source, File) else [source]:
         with pytest.raises(ModelError, match=rf"^{expected} \(node '.*'\) mixes the samples .*keep dimension 0"):
             one.read(tmp_path)
 

@@ -175,8 +175,7 @@ def test_a_square_batch_takes_one_radius_a_sample_unless_told_otherwise() -> Non
 
 @pytest.mark.parametrize("norm", [1, 2])
 def test_a_radius_a_sample_in_x_s_rank_serves_every_norm(norm: float) -> None:
-    family = Ball(torch.tensor([0.1, 0.2]).view(2, 1, 1, 1), norm).at(IMAGES)
-    assert torch.equal(family.eps, torch.tensor([0.1, 0.2]))
+    assert torch.equal(Ball(torch.tensor([0.1, 0.2]).view(2, 1, 1, 1), norm).at(IMAGES).eps, torch.tensor([0.1, 0.2]))
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,7 @@ def test_a_frame_has_its_own_names() -> None:
 
 
 def test_quantiles_leave_out_what_is_rare() -> None:
-    rows = np.stack([np.linspace(0, 1, 101), np.arange(101)], axis=1)
-    found = pm.Domain.from_data(rows, quantiles=(0.015, 0.985))
+    found = pm.Domain.from_data(np.stack([np.linspace(0, 1, 101), np.arange(101)], axis=1), quantiles=(0.015, 0.985))
     assert found.low.tolist() == pytest.approx([0.015, 1])  # whole numbers: outwards to the next
     assert found.high.tolist() == pytest.approx([0.985, 99])
 

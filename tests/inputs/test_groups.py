@@ -50,8 +50,7 @@ def test_grid_follows_its_formula(data: st.DataObject, height: int, width: int, 
     assert_ids_are_dense(mask, shape, rows * columns)
     for i in range(height):
         for j in range(width):
-            expected = math.floor(i * rows / height) * columns + math.floor(j * columns / width)
-            assert (mask[..., i, j] == expected).all()
+            assert (mask[..., i, j] == math.floor(i * rows / height) * columns + math.floor(j * columns / width)).all()
     heights = torch.tensor([(mask[..., 0].reshape(-1, height)[0] == r * columns).sum().item() for r in range(rows)])
     assert heights.max() - heights.min() <= 1
 

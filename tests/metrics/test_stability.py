@@ -41,8 +41,7 @@ def test_at_given_points() -> None:
 
 @pytest.mark.parametrize("preset", ["paper", "quantus", "xplique"])
 def test_constant_explainers_are_stable(preset: str) -> None:
-    value = Stability(0.2, preset=preset)(MODEL, X, None, lambda x, target: torch.ones_like(x))
-    assert value.tolist() == [0.0] * 3
+    assert Stability(0.2, preset=preset)(MODEL, X, None, lambda x, target: torch.ones_like(x)).tolist() == [0.0] * 3
 
 
 def test_the_largest_counts() -> None:

@@ -125,8 +125,7 @@ def test_a_row_of_panels_for_each_image(count: int) -> None:
         np.testing.assert_array_equal(overlay.images[1].get_array(), heat.images[0].get_array())
         assert np.asarray(overlay.images[1].get_alpha()).shape == (4, 4)
         np.testing.assert_array_equal(np.asarray(image.images[0].get_array()), e.x[k, 0].numpy())
-        shown = np.asarray(heat.images[0].get_array())
-        np.testing.assert_allclose(shown, e.attributions[k, 0].numpy(), rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(heat.images[0].get_array()), e.attributions[k, 0].numpy(), rtol=1e-6)
         assert heat.images[0].get_clim() == pytest.approx((0, float(e.scores[k].max())))
 
 
@@ -147,8 +146,7 @@ def test_signed_maps_share_one_symmetric_scale(sign: int) -> None:
 
 def test_colours() -> None:
     e = make((1, 3, 4, 4))
-    shown = draw(e).axes[0].images[0].get_array()
-    np.testing.assert_array_equal(np.asarray(shown), e.x[0].permute(1, 2, 0).numpy())
+    np.testing.assert_array_equal(np.asarray(draw(e).axes[0].images[0].get_array()), e.x[0].permute(1, 2, 0).numpy())
 
 
 def test_other_channels_are_averaged() -> None:
@@ -168,8 +166,7 @@ def test_bars_of_the_largest_scores() -> None:
     (panel,) = draw(e).axes
     best = e.scores[0].abs().argsort(descending=True)[:20]
     assert [label.get_text() for label in panel.get_yticklabels()] == [str(int(k)) for k in best]
-    lengths = [getattr(bar, "get_width", float)() for bar in panel.patches]
-    assert lengths == pytest.approx(e.scores[0, best].tolist())
+    assert [getattr(bar, "get_width", float)() for bar in panel.patches] == pytest.approx(e.scores[0, best].tolist())
     assert panel.get_xlim()[0] == pytest.approx(-panel.get_xlim()[1])
     assert "the 20 largest of 30 scores, by column" in words(draw(e))
 
@@ -297,8 +294,7 @@ def test_every_row_has_its_title() -> None:
     assert titles(draw(e)) == [title(e, k, None) for k in range(2)]
     names = ("cat", "dog")
     assert titles(draw(e, class_names=names)) == [title(e, k, names) for k in range(2)]
-    origin = Origin(Source("net.onnx"), (Source("x.png"),) * 2, (0, 0), classes=names)
-    labelled = replace(e, origin=origin)
+    labelled = replace(e, origin=Origin(Source("net.onnx"), (Source("x.png"),) * 2, (0, 0), classes=names))
     assert titles(draw(labelled)) == [title(labelled, k, names) for k in range(2)]
     assert titles(draw(labelled))[1].startswith("dog, but labelled cat · undecided: ")
 

@@ -72,19 +72,16 @@ def test_a_group_of_several_tokens_is_named_by_them() -> None:
 
 
 def test_long_texts_are_broken_into_lines() -> None:
-    e = tokens(ranked([float(k) for k in range(80)], 0.5, (1, 80, 2)))
-    figure = e.plot(tokens=[f"word{k}" for k in range(80)])
+    figure = tokens(ranked([float(k) for k in range(80)], 0.5, (1, 80, 2))).plot(tokens=[f"word{k}" for k in range(80)])
     panel = figure.axes[0]
-    rows = {round(patch.get_y(), 4) for patch in panel.patches if isinstance(patch, Rectangle)}
-    assert 2 <= len(rows) <= 10
+    assert 2 <= len({round(patch.get_y(), 4) for patch in panel.patches if isinstance(patch, Rectangle)}) <= 10
     right = panel.get_xlim()[1]
     assert all(patch.get_x() + patch.get_width() <= right for patch in panel.patches if isinstance(patch, Rectangle))
     assert "tokens are proven to matter most" in words(figure)
 
 
 def test_text_is_readable_on_dark_boxes() -> None:
-    e = tokens(make((1, 2, 2), 2, scores=torch.tensor([[0.0, 1.0]])))
-    boxes = e.plot(cmap="Greys", panels="tokens").axes[0]
+    boxes = tokens(make((1, 2, 2), 2, scores=torch.tensor([[0.0, 1.0]]))).plot(cmap="Greys", panels="tokens").axes[0]
     assert [text.get_color() for text in boxes.texts] == ["black", "white"]
 
 

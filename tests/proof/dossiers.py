@@ -78,5 +78,4 @@ def listed(members: Members, certificates: list[dict[str, str]], **changes: Any)
 
 def sealed(members: Members) -> Members:
     """The members, with true hashes in manifest.json; what it lists as certificates stays."""
-    certificates = json.loads(members["manifest.json"])["certificates"]
-    return {**members, "manifest.json": dumped(listed(members, certificates))}
+    return {**members, "manifest.json": dumped(listed(members, json.loads(members["manifest.json"])["certificates"]))}

@@ -149,8 +149,7 @@ def test_a_searched_explanation_is_certified_from_both_sides(tmp_path: Path) -> 
     lower, upper = certificate.lower, np.append(certificate.full, certificate.frozen)
     assert lower is not None
     assert (lower <= upper).all()
-    met = torch.cat([e.overlap.full_lower, e.overlap.frozen_lower[0]]).double().numpy()
-    assert np.abs(lower - met).max() < 1e-3
+    assert np.abs(lower - torch.cat([e.overlap.full_lower, e.overlap.frozen_lower[0]]).double().numpy()).max() < 1e-3
     closer, least = certificate.sides(reals=True)[::-1]
     assert least is not None
     assert (lower < least).all()

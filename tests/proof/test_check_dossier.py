@@ -27,8 +27,7 @@ def told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[Member
     """The exit status and the lines of a check."""
 
     def run(members: Members) -> tuple[int, list[str]]:
-        code = checker.main([str(write(tmp_path / "dossier.zip", members))])
-        return code, capsys.readouterr().out.splitlines()
+        return checker.main([str(write(tmp_path / "dossier.zip", members))]), capsys.readouterr().out.splitlines()
 
     return run
 

@@ -274,8 +274,7 @@ def test_weights_that_are_there_twice_are_refused(half: bool, folder: Path, memb
 
 def test_a_model_with_operators_of_its_own_is_refused(folder: Path, members: Members) -> None:
     """A function may say what Relu is."""
-    content = (folder / "net.onnx").read_bytes() + message(25, message(1, b"Relu"))
-    proof, model = with_model(folder, members, content)
+    proof, model = with_model(folder, members, (folder / "net.onnx").read_bytes() + message(25, message(1, b"Relu")))
     assert "the field 25 of a ModelProto" in refused(proof, model, folder / "x.npy")
 
 

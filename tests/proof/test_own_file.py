@@ -85,8 +85,7 @@ def test_a_module_is_exported_and_one_sentence_has_both_hashes(tmp_path: Path) -
 def with_function(path: Path) -> Path:
     """A file with a function of its own, which the checker refuses and a loader inlines."""
     opset = helper.make_opsetid("", 17)
-    body = [helper.make_node("Relu", ["a"], ["b"])]
-    function = helper.make_function("own", "Bend", ["a"], ["b"], body, [opset])
+    function = helper.make_function("own", "Bend", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], [opset])
     weight = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
     nodes = [
         helper.make_node("Flatten", ["x"], ["f"]),

@@ -288,8 +288,7 @@ def test_what_is_odd_about_a_file_is_refused(name: str) -> None:
 def test_a_side_that_is_declared_as_a_number_and_as_a_name_is_refused() -> None:
     """Protobuf keeps the last of both."""
     side = message(1, bytes([8, 2]) + message(2, b"n"))
-    info = message(1, b"W") + message(2, message(1, bytes([8, 1]) + message(2, side + side)))
-    graph = message(13, info)
+    graph = message(13, message(1, b"W") + message(2, message(1, bytes([8, 1]) + message(2, side + side))))
     model = onnx.load_model_from_string(layer().SerializeToString())
     whole = message(7, model.graph.SerializeToString() + graph)
     model.ClearField("graph")

@@ -29,8 +29,7 @@ class Element:
 
     @property
     def text(self) -> str:
-        parts = (child if isinstance(child, str) else child.text for child in self.children)
-        return " ".join(" ".join(parts).split())
+        return " ".join(" ".join(child if isinstance(child, str) else child.text for child in self.children).split())
 
 
 class _Reader(HTMLParser):

@@ -217,8 +217,7 @@ def test_nan_is_shown_as_unknown(tmp_path: Path) -> None:
         torch.tensor([math.nan]), torch.full((1, 5), math.nan), torch.tensor([math.nan]), torch.tensor([0]), True
     )
     for guarantee in ("certified", "sampled", "none"):
-        e = make((1, 1, 4, 4), scores=scores, overlap=over, guarantee=guarantee)
-        root = written(tmp_path, ("nothing", e))
+        root = written(tmp_path, ("nothing", make((1, 1, 4, 4), scores=scores, overlap=over, guarantee=guarantee)))
         assert "Not proven" in root.text
         assert "No score is above zero." in root.all("img")[1].attributes["alt"]
 

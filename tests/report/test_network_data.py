@@ -144,8 +144,7 @@ def test_every_badge_has_its_ball_beside_it(two: Element) -> None:
 
 
 def test_proofs_that_cover_rounding_are_counted_separately(tmp_path: Path) -> None:
-    uncovered = explained("alpha", 0, rigorous=False)
-    root = page(tmp_path, ("a", uncovered), ("b", explained("alpha", 1, rigorous=True)))
+    root = page(tmp_path, ("a", explained("alpha", 0, rigorous=False)), ("b", explained("alpha", 1, rigorous=True)))
     ball = "ε = 0.01 in L∞, values within [0, 1]"
     expected = [f"For {ball} (floating-point rounding is not covered)", f"For {ball}"]
     assert [h.text for h in part(root, "Summary").all("h4")] == expected

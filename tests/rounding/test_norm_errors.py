@@ -107,8 +107,7 @@ def norm_of(x: Tensor, eps: float = 1e-5, *, centred: bool = True, weight: Tenso
 
 def error_of(state: BoundState, name: str) -> Tensor:
     node = state.graph[name]
-    sizes = MAGNITUDES[node.op](node, *map(state.interval, node.inputs))
-    error = value_error(state.graph, node, sizes, state.interval)
+    error = value_error(state.graph, node, MAGNITUDES[node.op](node, *map(state.interval, node.inputs)), state.interval)
     assert isinstance(error, Tensor)
     return error[0]
 

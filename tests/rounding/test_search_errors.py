@@ -487,8 +487,7 @@ def test_a_search_is_on_balls_and_units_with_roundings(few: None, monkeypatch: p
 
     monkeypatch.setattr(module, "branch_and_bound", branch_and_bound)
     ball, x = pm.Ball(0.5, domain=(0.0, 1.0)), torch.rand(1, 4, generator=torch.Generator().manual_seed(1))
-    graph = network("clamped").to(x.device, torch.float32)
-    pm.overlap(graph, x, ball, groups=MASK, bounds=Exact(), rigorous=True)
+    pm.overlap(network("clamped").to(x.device, torch.float32), x, ball, groups=MASK, bounds=Exact(), rigorous=True)
     ((units, family),) = asked_for
     stated = ball.at(x, MASK)
     assert bool((family.lower < stated.lower.double() - 1e-8).all())

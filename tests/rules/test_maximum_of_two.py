@@ -39,8 +39,7 @@ def drawn(seed: int) -> tuple[Interval, Interval, Interval, list[tuple[torch.Ten
         points.append((start_a + together + own_a * shares[1], start_b + together + own_b * shares[2]))
     a = Interval(start_a - common - own_a, start_a + common + own_a)
     b = Interval(start_b - common - own_b, start_b + common + own_b)
-    d = Interval(start_b - start_a - own_a - own_b, start_b - start_a + own_a + own_b)
-    return d, a, b, points
+    return Interval(start_b - start_a - own_a - own_b, start_b - start_a + own_a + own_b), a, b, points
 
 
 def relaxed(seed: int) -> tuple[MaximumPlanes, Interval, list[tuple[torch.Tensor, torch.Tensor]]]:

@@ -79,8 +79,7 @@ def digits_model() -> Model:
 
 
 def job(**changes: Any) -> Job:
-    settings = {"ball": pm.Ball(EPS, domain=(0.0, 1.0)), "groups": pm.groups.grid(4), "chunk": 4, **changes}
-    return Job(**settings)
+    return Job(**{"ball": pm.Ball(EPS, domain=(0.0, 1.0)), "groups": pm.groups.grid(4), "chunk": 4, **changes})
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -209,8 +209,7 @@ def test_totals_are_drawn_into_given_axes(folder: Path) -> None:
 )
 def test_the_axis_names_the_bounded_value(changes: dict[str, Any], named: str, tmp_path: Path) -> None:
     """Zero is marked only if it decides the class."""
-    found = run(Digits(1), digits_model(), job(**changes), tmp_path, progress=False)
-    (panel,) = found.plot(panels="overlaps").axes
+    (panel,) = run(Digits(1), digits_model(), job(**changes), tmp_path, progress=False).plot(panels="overlaps").axes
     assert panel.get_xlabel() == named
     assert len(panel.lines) == ("AO(B)" in named)
 

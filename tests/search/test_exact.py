@@ -44,8 +44,7 @@ def inputs(count: int = 1, seed: int = 1) -> Tensor:
 
 
 def sides(over: Overlap) -> tuple[Tensor, Tensor]:
-    lower = torch.cat([over.full_lower[:, None], over.frozen_lower], 1)
-    return lower, torch.cat([over.full[:, None], over.frozen], 1)
+    return torch.cat([over.full_lower[:, None], over.frozen_lower], 1), torch.cat([over.full[:, None], over.frozen], 1)
 
 
 def met(over: Overlap, exact: Tensor, gap: float = GAP) -> None:

@@ -49,8 +49,7 @@ def truth(units: Units, one: Setting) -> Tensor:
         side = 1 - 2 * on[:, None]
         mix = z.mix[second.columns, first.columns].numpy() * on
         weight, bias = z.weight[second.columns].numpy() + mix @ a, z.bias[second.columns].numpy() + mix @ b
-        rows = [*zip(weight, bias, strict=True), *zip(-weight, -bias, strict=True)]
-        for k, (row, constant) in enumerate(rows):
+        for k, (row, constant) in enumerate([*zip(weight, bias, strict=True), *zip(-weight, -bias, strict=True)]):
             found = linprog(-row, side * a, -side[:, 0] * b, bounds=list(zip(low, high, strict=True)))
             if found.status == 0:
                 best[k] = max(float(best[k]), constant - found.fun)

@@ -44,8 +44,7 @@ def test_a_float64_file_with_a_fixed_batch_is_run_in_float64(batch: int, tmp_pat
     nodes = [helper.make_node("Mul", ["x", "w"], ["y"])]
     file = make(nodes, (batch, 2), {"w": np.array([1 / 3, 1.0])}, kind=TensorProto.DOUBLE)
     (tmp_path / "net.onnx").write_bytes(file.SerializeToString())
-    run = rerun(read_model(str(tmp_path / "net.onnx")))
-    found = run(torch.tensor([[0.1, 1 + 2.0**-40]], dtype=torch.float64))
+    found = rerun(read_model(str(tmp_path / "net.onnx")))(torch.tensor([[0.1, 1 + 2.0**-40]], dtype=torch.float64))
     assert found.tolist() == [[0.1 * (1 / 3), 1 + 2.0**-40]]
 
 

@@ -234,8 +234,7 @@ def test_arrays_follow_the_layout_and_pictures_do_not(tmp_path: Path) -> None:
     last = Preparation(layout="NHWC", size=(2, 4), channels=3, shape=(3, 2, 4))
     values = np.arange(48, dtype=np.float32).reshape(2, 2, 4, 3)  # (N, H, W, C)
     np.save(tmp_path / "x.npy", values)
-    samples = open_samples([tmp_path / "x.npy"], last)
-    assert torch.equal(samples.read(1), torch.from_numpy(values[1]).permute(2, 0, 1))
+    assert torch.equal(open_samples([tmp_path / "x.npy"], last).read(1), torch.from_numpy(values[1]).permute(2, 0, 1))
     Image.fromarray(values[0].astype(np.uint8)).save(tmp_path / "x.png")
     assert torch.equal(
         open_samples([tmp_path / "x.png"], last).read(0) * 255, torch.from_numpy(values[0]).permute(2, 0, 1)

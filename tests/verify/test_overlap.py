@@ -348,7 +348,6 @@ def test_a_search_bounds_the_hidden_layers_of_the_balls_once(monkeypatch: pytest
     x = torch.rand(1, 16, dtype=torch.float64)  # too many variables for boxes of inputs
     how = pm.bounds.Exact(memory=1, seconds=2)  # no room for leaves, so the scores are bounded directly
     groups = torch.arange(16) // 4
-    over = pm.overlap(model, x, pm.Ball(0.3), groups=groups, bounds=how, rigorous=False)
-    assert over.drops is not None
+    assert pm.overlap(model, x, pm.Ball(0.3), groups=groups, bounds=how, rigorous=False).drops is not None
     assert len(invprop_forms) == 1
     assert len(tightened) == len(set(tightened)) == 2

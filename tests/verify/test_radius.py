@@ -112,8 +112,7 @@ def test_an_adversary_stands_at_the_other_side(norm: float, monkeypatch: pytest.
     distance = torch.linalg.vector_norm(found.points.double() - near.double(), norm, dim=1)[met]
     assert bool((distance <= found.refuted[met]).all())
     torch.testing.assert_close(found.refuted[met].double(), distance, rtol=1e-6, atol=0)
-    at = pm.overlap(model, near, pm.Ball(found.proven, norm, (0.0, 1.0)), sharing="one-pass")
-    assert bool((at.full < 0).all())
+    assert bool((pm.overlap(model, near, pm.Ball(found.proven, norm, (0.0, 1.0)), sharing="one-pass").full < 0).all())
 
 
 def line(weight: list[float], bias: float) -> nn.Linear:

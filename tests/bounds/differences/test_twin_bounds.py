@@ -152,8 +152,7 @@ def test_of_a_linear_form_nothing_is_lost() -> None:
     score = torch.stack([(gain * mask.eq(u)).sum(1) for u in range(3)], dim=1)
     move = torch.where(slope > 0, family.upper, family.lower)
     nothing = torch.full((2, 4), -inf, dtype=torch.float64)
-    found = drops(graph, family, forms, nothing, move, BUDGET)
-    torch.testing.assert_close(found, torch.stack([score, score], dim=2))
+    torch.testing.assert_close(drops(graph, family, forms, nothing, move, BUDGET), torch.stack([score, score], dim=2))
     without = drops(graph, family, forms, nothing, None, BUDGET)
     torch.testing.assert_close(without, torch.stack([torch.zeros_like(score), score], dim=2))
 
@@ -224,8 +223,7 @@ def test_closer_than_the_difference_of_two_bounds() -> None:
     forms = torch.stack([unit[[c for c in range(10) if c != int(k)]] - unit[k] for k in bound.target])
     slope = torch.autograd.functional.jacobian(lambda z: margins(graph(z), bound.target).sum(), x)
     move = torch.where(slope > 0, family.upper, family.lower)
-    reached = (forms @ logits[:, :, None]).amax(1).expand(-1, family.members)
-    found = drops(graph, family, forms, reached, move, BUDGET)
+    found = drops(graph, family, forms, (forms @ logits[:, :, None]).amax(1).expand(-1, family.members), move, BUDGET)
     assert family.mask is not None
     for u in range(family.groups):  # the best that is known of either side of the two overlaps
         most = bound.full - margins(graph(x + move.masked_fill(family.mask.eq(u), 0.0)), bound.target)

@@ -319,8 +319,7 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
     ],
 )
 def test_errors_are_one_sentence(words: list[str], message: str, tmp_path: Path) -> None:
-    path = write_png(tmp_path / "x.png", digits(1)[0][0])
-    found = called("explain", MODEL, path, "--out", tmp_path / "out", *words)
+    found = called("explain", MODEL, write_png(tmp_path / "x.png", digits(1)[0][0]), "--out", tmp_path / "out", *words)
     assert found.exit_code == 2, found.output
     *notes, error = found.stderr.splitlines()
     assert error.startswith("error: ")

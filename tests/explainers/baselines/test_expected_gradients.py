@@ -54,8 +54,7 @@ def test_of_squares_they_are_the_difference_of_squares(x: Tensor) -> None:
 def test_they_are_captums_with_the_same_draws(cnn: nn.Sequential, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     method = ExpectedGradients(cnn, samples=6, references=DATA)
     generator = torch.Generator().manual_seed(0)
-    strata = torch.randperm(6, generator=generator)
-    shares = (strata + torch.rand(6, generator=generator, dtype=torch.float64)) / 6
+    shares = (torch.randperm(6, generator=generator) + torch.rand(6, generator=generator, dtype=torch.float64)) / 6
     order = torch.randint(5, (6,), generator=generator)
     monkeypatch.setattr(np.random, "uniform", lambda *_: np.tile(shares.numpy(), len(x)))
     monkeypatch.setattr(np.random, "choice", lambda *_: np.tile(order.numpy(), len(x)))

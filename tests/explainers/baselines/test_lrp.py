@@ -79,8 +79,7 @@ def test_without_biases_nothing_is_lost(gamma: float, x: Tensor) -> None:
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
     logit = model(x).detach()[torch.arange(3), TARGET]
-    found = LRP(model, epsilon=1e-12, gamma=gamma).attribute(x, TARGET)
-    torch.testing.assert_close(found.flatten(1).sum(1), logit)
+    torch.testing.assert_close(LRP(model, epsilon=1e-12, gamma=gamma).attribute(x, TARGET).flatten(1).sum(1), logit)
 
 
 def by_hand(weight: Tensor, bias: Tensor, a: list[float], relevance: list[float], gamma: float) -> list[float]:

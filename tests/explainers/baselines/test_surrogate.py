@@ -148,8 +148,7 @@ def test_what_is_not_read_has_nothing(kind: type[LIME] | type[KernelSHAP], x: Te
 def test_by_default_an_image_has_7_x_7_cells_and_a_table_its_columns(kind: type[LIME] | type[KernelSHAP]) -> None:
     x = drawn(2, 2, 14, 14)
     model = seeded(nn.Flatten, lambda: nn.Linear(392, 3))
-    found = kind(model).attribute(x, 1)
-    torch.testing.assert_close(found, kind(model, groups=pm.groups.grid(7)).attribute(x, 1))
+    torch.testing.assert_close(kind(model).attribute(x, 1), kind(model, groups=pm.groups.grid(7)).attribute(x, 1))
     table, row = seeded(lambda: nn.Linear(5, 3)), drawn(2, 5)
     terms = weight(table, 0).detach()[1] * row
     torch.testing.assert_close(kind(table).attribute(row, 1), terms, rtol=0.1, atol=0.02)

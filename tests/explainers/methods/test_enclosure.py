@@ -64,8 +64,7 @@ def test_every_sampled_value_is_inside(graph: pm.Graph, x: Tensor, split: str, r
         one = torch.eye(directions.along.shape[1]).expand(2, -1, -1)
         torch.testing.assert_close(directions.along @ directions.along.mT, one)
         for member in range(family.members):
-            points = [x, *(torch.where(family.mask == member - 1, x, x + one) for one in delta)]
-            for point in points:
+            for point in [x, *(torch.where(family.mask == member - 1, x, x + one) for one in delta)]:
                 z = head(point).flatten(1)
                 moved = z - directions.centre
                 a = (moved[:, None] @ directions.along.mT)[:, 0]

@@ -50,8 +50,7 @@ def test_scores_are_the_drop_of_the_overlap(graph: pm.Graph, x: Tensor) -> None:
     assert bool((found.scores >= 0).all())
     cell = pm.groups.grid(4)((1, 28, 28))
     for u in (0, 5, 15):
-        where = cell.expand(3, 1, 28, 28) == u
-        assert torch.equal(found.attributions[where].reshape(3, -1)[:, 0], found.scores[:, u])
+        assert torch.equal(found.attributions[cell.expand(3, 1, 28, 28) == u].reshape(3, -1)[:, 0], found.scores[:, u])
 
 
 def test_an_explanation_of_many_is_that_of_each(graph: pm.Graph, x: Tensor) -> None:
@@ -188,8 +187,7 @@ def test_every_class_of_every_sample(graph: pm.Graph, x: Tensor) -> None:
     explainer = TargetedEVA(graph, BALL, groups=pm.groups.grid(4))
     every = explainer.explain_all(x)
     assert len(every) == 30
-    one = explainer.explain(x[1:2], target=7)
-    torch.testing.assert_close(every.scores[17], one.scores[0], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(every.scores[17], explainer.explain(x[1:2], target=7).scores[0], rtol=1e-3, atol=1e-4)
     own = int(every.predicted[10])
     assert bool((every.scores[10 + own] == 0).all())
     assert every.opposite is not None
@@ -243,8 +241,7 @@ def test_groups_of_every_kind(graph: pm.Graph, x: Tensor) -> None:
     torch.testing.assert_close(each.scores, together.scores, rtol=1e-3, atol=1e-4)
     assert bool((each.scores[0, 4:] == 0).all())
     table = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
-    rows = EVA(table, pm.Ball(0.1), groups=pm.groups.columns()).explain(torch.rand(4, 5))
-    assert rows.attributions.shape == (4, 5)
+    assert EVA(table, pm.Ball(0.1), groups=pm.groups.columns()).explain(torch.rand(4, 5)).attributions.shape == (4, 5)
 
 
 def test_pieces_of_a_batch_keep_their_balls() -> None:
@@ -278,8 +275,7 @@ def test_channels_together_or_apart() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 2, 3))
     x = torch.rand(2, 3, 4, 4)
     assert EVA(model, pm.Ball(0.1), groups=pm.groups.pixels()).explain(x).scores.shape == (2, 16)
-    apart = EVA(model, pm.Ball(0.1), groups=torch.arange(48).reshape(3, 4, 4)).explain(x)
-    assert apart.scores.shape == (2, 48)
+    assert EVA(model, pm.Ball(0.1), groups=torch.arange(48).reshape(3, 4, 4)).explain(x).scores.shape == (2, 48)
 
 
 def test_a_changed_model_is_traced_again(x: Tensor) -> None:

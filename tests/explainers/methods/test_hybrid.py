@@ -168,8 +168,7 @@ def test_at_the_edge_of_a_domain_members_run_by_themselves(name: str, x: Tensor)
         truth = plain_empirical(graph, at, mask)
         assert bool(truth.isfinite().all())
         for memory in (None, 3_000_000):
-            explainer = EmpiricalEVA(graph, BALL, groups=mask, samples=SAMPLES, seed=3, memory=memory)
-            found = explainer.explain(at).overlap
+            found = EmpiricalEVA(graph, BALL, groups=mask, samples=SAMPLES, seed=3, memory=memory).explain(at).overlap
             torch.testing.assert_close(found.full, truth[:, 0], rtol=1e-4, atol=2e-5)
             torch.testing.assert_close(found.frozen, truth[:, 1:], rtol=1e-4, atol=2e-5)
 

@@ -70,7 +70,6 @@ def test_on_a_linear_network_it_is_the_gradient_times_the_mean_step() -> None:
     e = pm.NoiseEVA(model, ball, groups=GROUPS, samples=4, progress=False).explain(X)
     mask = GROUPS(tuple(X.shape[1:])).expand(X.shape[1:])
     each = layer.weight[e.target].view_as(X) * (X - 0.5)  # pairs are opposite, so that this is exact
-    expected = torch.stack([each[:, mask == group].sum(1) for group in range(4)], 1)
-    torch.testing.assert_close(e.scores, expected.detach())
+    torch.testing.assert_close(e.scores, torch.stack([each[:, mask == group].sum(1) for group in range(4)], 1).detach())
     assert e.errors is not None
     assert float(e.errors.max()) < 1e-7

@@ -43,8 +43,7 @@ def test_intervals_and_proofs_of_searched_scores() -> None:
 
 def test_scores_without_bounds_have_infinite_ends() -> None:
     e = make()
-    sampled = replace(e, guarantee="sampled", overlap=replace(e.overlap, certified=False))
-    frame = sampled.to_frame()
+    frame = replace(e, guarantee="sampled", overlap=replace(e.overlap, certified=False)).to_frame()
     assert set(frame["low"]) == {-math.inf}
     assert set(frame["high"]) == {math.inf}
     assert frame["standard_error"].isna().all()

@@ -46,8 +46,7 @@ def fixed(
 def one(label: str, shape: tuple[int, ...], *constants: Any, opsets: Sequence[int] = OPSETS, **attributes: Any) -> Spec:
     """Return a spec of one node that reads x and constants. The label starts with the operator."""
     names = {f"c{k}": constant for k, constant in enumerate(constants)}
-    op = label.partition(" ")[0]
-    return fixed(label, shape, [node(op, ["x", *names], ["h"], **attributes)], names, opsets)
+    return fixed(label, shape, [node(label.partition(" ")[0], ["x", *names], ["h"], **attributes)], names, opsets)
 
 
 def moved(

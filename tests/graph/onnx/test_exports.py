@@ -44,8 +44,7 @@ class Encoder(nn.Module):
         self.head = nn.Linear(SIZE, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.layers(x if self.first else x.transpose(0, 1))
-        value: Tensor = self.head(y.mean(1 if self.first else 0))
+        value: Tensor = self.head(self.layers(x if self.first else x.transpose(0, 1)).mean(1 if self.first else 0))
         return value
 
 

@@ -155,8 +155,7 @@ def test_one_probability_of_a_file_is_two_classes(tmp_path: Path) -> None:
 def test_softmax_of_old_opsets_covers_all_later_axes(opset: int, tmp_path: Path) -> None:
     """Before opset 13, softmax flattens its axis and all later axes."""
     nodes = [node("Softmax", ["x"], ["s"], axis=1), node("Flatten", ["s"], ["y"])]
-    graph = loaded(make(nodes, ("n", 3, 2), opset=opset), tmp_path)
-    assert graph.taken_off == ("softmax" if opset == 11 else None)
+    assert loaded(make(nodes, ("n", 3, 2), opset=opset), tmp_path).taken_off == ("softmax" if opset == 11 else None)
 
 
 def test_an_argmax_at_the_end_of_a_file_is_refused(tmp_path: Path) -> None:
@@ -175,8 +174,7 @@ def test_preparation_keeps_the_removed_head(tmp_path: Path) -> None:
 
 
 def test_the_head_after_an_opaque_part_is_removed(tmp_path: Path) -> None:
-    model = nn.Sequential(nn.Linear(4, 5), Angles(), nn.Linear(5, 3), nn.Softmax(1)).eval()
-    graph = pm.trace(model, X)
+    graph = pm.trace(nn.Sequential(nn.Linear(4, 5), Angles(), nn.Linear(5, 3), nn.Softmax(1)).eval(), X)
     assert [n.name for n in graph.nodes] == ["input", "1", "2"]
     assert graph.taken_off == "softmax"
     nodes = [GEMM, node("Sin", ["z"], ["s"], name="wave"), node("Relu", ["s"], ["r"], name="act")]

@@ -16,8 +16,7 @@ BALL = pm.Ball(0.05, domain=(0.0, 1.0))
 
 def network(dtype: torch.dtype) -> nn.Sequential:
     torch.manual_seed(0)
-    layers = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3))
-    return layers.to(dtype).eval()
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3)).to(dtype).eval()
 
 
 @DTYPES

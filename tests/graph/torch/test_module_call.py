@@ -164,8 +164,7 @@ def test_a_part_without_rules_runs_as_it_is() -> None:
     graph = pm.trace(model, X)
     assert opaque_node(graph) is not None
     assert torch.allclose(graph(X), model(X)["logits"])
-    found = pm.EmpiricalEVA(model, BALL).explain(X)
-    assert found.model_hash == pm.EmpiricalEVA(Odd(), BALL).explain(X).model_hash
+    assert pm.EmpiricalEVA(model, BALL).explain(X).model_hash == pm.EmpiricalEVA(Odd(), BALL).explain(X).model_hash
 
 
 def test_modules_with_hooks_or_their_own_forward() -> None:
@@ -182,8 +181,7 @@ def test_modules_with_hooks_or_their_own_forward() -> None:
 
 
 def test_symbolically_traced_modules() -> None:
-    model = Network(OUTPUTS["a dictionary with logits"])
-    assert torch.allclose(pm.trace(fx.symbolic_trace(model), X)(X), Network()(X))
+    assert torch.allclose(pm.trace(fx.symbolic_trace(Network(OUTPUTS["a dictionary with logits"])), X)(X), Network()(X))
 
 
 # --- inputs by keyword ---

@@ -379,8 +379,7 @@ def test_channels_first_are_advised() -> None:
 
 @pytest.mark.filterwarnings("ignore")  # torch has deprecated its own quantisation
 def test_quantised_layers_are_named() -> None:
-    floats = nn.Sequential(nn.Linear(4, 3))
-    model = torch.ao.quantization.quantize_dynamic(floats, {nn.Linear}, dtype=torch.qint8)
+    model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 3)), {nn.Linear}, dtype=torch.qint8)
     with pytest.raises(ModelError, match=r"the model's '0' is the quantised layer torch\.ao.*before quantisation"):
         trace(model, torch.rand(1, 4))
 
