@@ -279,9 +279,7 @@ def texts() -> Iterator[tuple[Path, str]]:
 def test_the_text_names_no_package_registry() -> None:
     read = dict(texts())
     assert ROOT / "pyproject.toml" in read
-    named = [
-        f"{path.relative_to(ROOT)}: {host}" for path, text in read.items() for host in REGISTRY_HOSTS if host in text
-    ]
+    named = [f"{path.relative_to(ROOT)}: {one}" for path, text in read.items() for one in REGISTRY_HOSTS if one in text]
     assert named == []
 
 

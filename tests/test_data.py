@@ -30,9 +30,7 @@ WHOLE = idx((2, 3), bytes(range(6)))
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shape=st.lists(st.integers(0, 5), min_size=1, max_size=4), compressed=st.booleans(), data=st.data())
-def test_read_idx_returns_the_written_array(
-    tmp_path: Path, shape: list[int], compressed: bool, data: st.DataObject
-) -> None:
+def test_read_idx_returns_written_data(tmp_path: Path, shape: list[int], compressed: bool, data: st.DataObject) -> None:
     size = torch.Size(shape).numel()
     body = data.draw(st.binary(min_size=size, max_size=size))
     path = tmp_path / "file"

@@ -411,9 +411,7 @@ def test_the_metric_finds_what_theorem_5_states(norm: float) -> None:
     case = Adversary(3, norm)
     eps = case.distance(ALL)
     found = scores(case.model, case.x, pm.Ball(eps, norm=norm, domain=case.domain))
-    metric = pm.metrics.RobustnessSr(
-        norm=norm, domain=case.domain or (-inf, inf), largest=10.0, steps=COUNT, halvings=20
-    )
+    metric = pm.metrics.RobustnessSr(norm=norm, domain=case.domain or (-inf, inf), largest=10, steps=COUNT, halvings=20)
     curve = metric.distances(case.model, case.x, None, found)
     least = len(case.moved(eps))
     assert least < COUNT

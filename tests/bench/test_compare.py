@@ -294,8 +294,6 @@ def test_a_metric_without_any_method_is_refused_before_any_work(metric: Any, mes
     with pytest.raises(InputError, match=message):
         compare(model, x, [constant, x.clone()], ["deletion", metric], progress=False)
     assert not calls
-    table = compare(
-        model, x, {"f": constant, "eva": "eva"}, metric, ball=BALL, groups=pm.groups.grid(4), progress=False
-    )
+    table = compare(model, x, {"f": constant, "e": "eva"}, metric, ball=BALL, groups=pm.groups.grid(4), progress=False)
     assert table.count == 2
     assert [list(row) for row in table.rows.values()] == [[], [table.columns[0].name]]

@@ -107,9 +107,7 @@ def test_marks(table: str) -> None:
         values, sign = stored(table, metric), 1 if HIGHER[metric] else -1
         differ = significant(values)
         most = max(map(len, values.values()))
-        ranked = sorted(
-            (label for label in values if len(values[label]) == most), key=lambda row: -sign * values[row].mean()
-        )
+        ranked = sorted((row for row in values if len(values[row]) == most), key=lambda row: -sign * values[row].mean())
         best = ranked[0]
         for label in set(values) - set(ranked):  # fewer samples: the best only if it is ahead of the best on its own
             ahead = sign * (values[label] - values[best][: len(values[label])]).mean() > 0

@@ -71,9 +71,7 @@ def script() -> ModuleType:
     return module
 
 
-def test_old_values_are_measured_again(
-    measured: tuple[Spec, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_values_are_measured(measured: tuple[Spec, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values of other settings are dropped; the others, and the seconds of the first measurement, are kept."""
     spec, out = measured
     results: Any = script()

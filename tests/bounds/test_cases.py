@@ -164,9 +164,7 @@ def drawn(free: dict[str, FreeParameters]) -> dict[str, Tensor]:
 def test_given_slopes_are_sound_on_every_member(case: Case) -> None:
     torch.manual_seed(0)
     graph = graph_of(case, torch.float64)
-    family = pm.Ball(0.05, domain=(case.low, case.high)).at(
-        case.inputs(2, torch.float64, seed=11), mask_for(case.shape, 3)
-    )
+    family = pm.Ball(0.05, domain=(case.low, case.high)).at(case.inputs(2, torch.float64, 11), mask_for(case.shape, 3))
     slopes = drawn(free_of(graph, family))
     form = rows(graph, 2)
     singles = family.split()

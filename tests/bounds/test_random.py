@@ -105,11 +105,7 @@ def blocks(draw: st.DrawFn, b: Builder, x: str, generator: torch.Generator) -> s
                 return b.sub("s", x, other) if draw(st.booleans()) else b.add("s", x, other)
             if kind == "concat":
                 return slicing.concat(b, "k", "cat", [x, other], draw(st.integers(1, len(shape))))
-            return (
-                scalar_functions.maximum(b, "m", x, other)
-                if kind == "max"
-                else scalar_functions.minimum(b, "m", x, other)
-            )
+            return (scalar_functions.maximum if kind == "max" else scalar_functions.minimum)(b, "m", x, other)
 
 
 @pytest.mark.slow

@@ -54,9 +54,7 @@ def claimed(row: int, bounds: list[float], lower: list[float] | None, **changes:
         "stated": ball,
         "x": np.zeros(3),
     }
-    return checker.Claim(
-        ends=ends, groups=len(bounds) - 1, input=f"{row}", file={"sha256": "f"}, **{**about, **changes}
-    )
+    return checker.Claim(ends=ends, groups=len(bounds) - 1, input=f"{row}", file={"sha256": "f"}, **(about | changes))
 
 
 def counted(claims: dict[int, Any], samples: list[dict[str, Any]]) -> SimpleNamespace:

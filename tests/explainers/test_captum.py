@@ -89,9 +89,7 @@ def test_other_tuples_are_refused(count: int, model: nn.Module, x: Tensor) -> No
         ([0, 3, 1], [0, 3, 1]),
     ],
 )
-def test_every_form_of_a_target(
-    target: int | Tensor | list[int], classes: list[int], model: nn.Module, x: Tensor
-) -> None:
+def test_forms_of_a_target(target: int | Tensor | list[int], classes: list[int], model: nn.Module, x: Tensor) -> None:
     eva = EXPLAINERS["eva"](model)
     found = eva.attribute(x, target=target)
     for k, one in enumerate(classes):

@@ -110,9 +110,7 @@ def test_the_points_of_a_task_lie_in_its_balls(norm: float) -> None:
             return super()._measure(task)
 
     radii = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5])
-    Seen(network(), pm.Ball(radii, norm=norm, domain=(0.0, 1.0)), groups=CELLS, batch=3, progress=False).explain(
-        samples()
-    )
+    Seen(network(), pm.Ball(radii, norm, (0.0, 1.0)), groups=CELLS, batch=3, progress=False).explain(samples())
     for task, delta in seen:
         assert delta.shape == (50, *task.x.shape)
         assert bool(task.family.contains(delta).all())

@@ -61,8 +61,7 @@ def both() -> tuple[pm.Explanation, pm.Explanation]:
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 6), nn.ReLU(), nn.Linear(6, 3))
     x, ball = torch.rand(3, 1, 6, 8), pm.Ball(0.1, domain=(0.0, 1.0))
     first, second = (
-        EmpiricalEVA(model, ball, groups=pm.groups.grid(2, 4, smooth=smooth), samples=4).explain(x)
-        for smooth in (False, True)
+        EmpiricalEVA(model, ball, groups=pm.groups.grid(2, 4, smooth=k), samples=4).explain(x) for k in (False, True)
     )
     return first, second
 

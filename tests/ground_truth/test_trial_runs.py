@@ -53,8 +53,7 @@ def test_the_ranking_and_all_values_are_stored(tmp_path: Path) -> None:
     assert np.load(tmp_path / "xor" / "eva-near" / "precision.npy").tolist() == [1, 1, 1, 1]
     assert np.load(tmp_path / "pattern" / "grad-cam" / "order.npy").shape == (4,)
     radii = [
-        json.loads((tmp_path / "xor" / name / "about.json").read_text())["method"]["eps"]
-        for name in ("eva-near", "eva-far")
+        json.loads((tmp_path / "xor" / k / "about.json").read_text())["method"]["eps"] for k in ("eva-near", "eva-far")
     ]
     assert radii == ["auto", 1.0]
     text = (tmp_path / "table.md").read_text()

@@ -121,9 +121,7 @@ def test_members_are_bounded_with_their_group_frozen(tmp_path: Path) -> None:
         assert (derived < both).all()
         for u in range(2):
             points = np.where(mask == u, x, drawn(question_of(x, 0, 3), random, 30))
-            values = [
-                overlap(exact(layers_of(tmp_path / "m.onnx"), [Fraction(float(v)) for v in p]), 0) for p in points
-            ]
+            values = [overlap(exact(layers_of(tmp_path / "m.onnx"), [*map(Fraction, p.tolist())]), 0) for p in points]
             assert max(values) <= Fraction(float(derived[1 + u]))
 
 

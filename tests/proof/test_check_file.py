@@ -254,9 +254,7 @@ def lines_of_code(source: str) -> set[int]:
 def test_it_is_read_in_one_sitting() -> None:
     """Explanations do not count. The proof, the reader of files and the pages of a dossier are three sittings."""
     source = SOURCE.read_text(encoding="utf-8")
-    begins = {
-        int(found[1]): source[: found.start()].count("\n") for found in re.finditer(r"(?m)^# Part (\d+)\. ", source)
-    }
+    begins = {int(part[1]): source[: part.start()].count("\n") for part in re.finditer(r"(?m)^# Part (\d+)\. ", source)}
     assert [*begins] == [*range(1, 12)]
     code, ends = lines_of_code(source), [*begins.values(), source.count("\n") + 1]
     sizes = [sum(begin < line <= end for line in code) for begin, end in pairwise(ends)]

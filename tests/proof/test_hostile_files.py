@@ -139,9 +139,7 @@ def test_json_that_is_deep_or_strange_is_refused(text: str, folder: Path, member
     ids=["long", "overflow", "negative", "empty", "rank", "deep", "objects", "void", "version"],
 )
 @pytest.mark.parametrize("name", ["mask.npy", "upper.npy", "intervals.npy", "points.npy"])
-def test_arrays_that_declare_what_they_have_not_are_refused(
-    name: str, content: bytes, folder: Path, members: Members
-) -> None:
+def test_arrays_that_declare_too_much_are_refused(name: str, content: bytes, folder: Path, members: Members) -> None:
     rejected(write(folder / "array.proof", {**members, name: content}), folder)
 
 

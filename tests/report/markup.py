@@ -94,9 +94,7 @@ def _loads(root: Element) -> Iterator[str]:
             if name in LOADING and not inside:
                 yield f"<{element.name}> loads {name}={value!r:.60}"
         if element.name == "style":
-            yield from (
-                f"the style has {found}" for found in re.findall(r"url\(|@import|https?:|expression\(", element.text)
-            )
+            yield from (f"the style has {s}" for s in re.findall(r"url\(|@import|https?:|expression\(", element.text))
 
 
 def _structure(root: Element) -> Iterator[str]:

@@ -87,9 +87,7 @@ def test_no_change_is_outside(function: Function, dtype: torch.dtype) -> None:
 def test_the_second_point_counts_where_it_leaves_the_first_ones_interval() -> None:
     """x > 0 alone would leave max(z, 0) - max(x, 0) = d; z below 0 has another slope."""
     of = Node("f", "relu", ("x",), ())
-    x, z, d = (
-        Interval(torch.tensor([low]), torch.tensor([high])) for low, high in ((0.1, 1.0), (-1.0, 1.0), (-0.5, 0.0))
-    )
+    x, z, d = (Interval(torch.tensor([a]), torch.tensor([b])) for a, b in ((0.1, 1.0), (-1.0, 1.0), (-0.5, 0.0)))
     lines = rule().relax(changed(of), x, z, d)
     assert isinstance(lines, ChangeLines)
     assert (float(lines.lines.upper_slope), float(lines.lines.lower_slope)) == (0.0, 1.0)

@@ -312,9 +312,7 @@ def test_a_manifest_does_not_lead_out_of_its_folder(folder: Path, tmp_path: Path
         (lambda found: found.update(chunks=[]), r"is no manifest of a run \(AttributeError"),
     ],
 )
-def test_a_foreign_manifest_is_refused(
-    folder: Path, tmp_path: Path, change: Callable[[Any], object], message: str
-) -> None:
+def test_foreign_manifests_fail(folder: Path, tmp_path: Path, change: Callable[[Any], object], message: str) -> None:
     copied(folder, tmp_path)
     changed(tmp_path, change)
     with pytest.raises(FileError, match=message):

@@ -222,9 +222,7 @@ def test_both_halves_of_a_part_cover_it() -> None:
 def test_batches_fit_into_the_memory() -> None:
     one = setting("dense")
     batches = [
-        SearchTree(
-            one.units, one.balls, torch.zeros(4, dtype=torch.float64), StoppingRule(GAP, 0.0, memory), _none
-        ).batch
+        SearchTree(one.units, one.balls, torch.zeros(4).double(), StoppingRule(GAP, 0.0, memory), _none).batch
         for memory in (1, 2**20, 2**40)
     ]
     assert batches[0] == 8 < batches[1] < batches[2] == 256

@@ -48,9 +48,7 @@ def asked(one: Setting) -> InputSplittingProblem:
     return InputSplittingProblem(one.graph, one.family, one.forms, BUDGET, varying_variables(one.family))
 
 
-def searched(
-    one: Setting, reached: Tensor, seconds: float = 1e6, known: Tensor | None = None, **goal: Any
-) -> SearchResult:
+def searched(one: Setting, reached: Tensor, seconds: float = 1e6, known: Any = None, **goal: Any) -> SearchResult:
     """Search with fixed lower bounds, which offered points do not improve."""
     aim = StoppingRule(**{"gap": GAP, "deadline": time.monotonic() + seconds, "memory": 2**30, **goal})
     above = torch.full_like(reached, KNOWN) if known is None else known

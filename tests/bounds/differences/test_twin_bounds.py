@@ -83,9 +83,7 @@ def test_no_difference_is_outside(case: Case) -> None:
         with pytest.raises(BoundError, match="compare two overlaps instead"):
             twin(graph)
         return
-    family = pm.Ball(0.02, domain=(case.low, case.high)).at(
-        case.inputs(2, torch.float64, seed=1), mask_for(case.shape, 3)
-    )
+    family = pm.Ball(0.02, domain=(case.low, case.high)).at(case.inputs(2, torch.float64, 1), mask_for(case.shape, 3))
     move = family.sample(1, torch.Generator().manual_seed(2))[0].sign() * 0.02
     found = check(graph, family, one_form(graph, 2, torch.float64), family.project(move), 1e-9)
     assert bool(torch.isfinite(found).all())

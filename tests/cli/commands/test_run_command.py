@@ -95,9 +95,7 @@ def test_another_run_is_refused_in_one_sentence(data: Path, whole: tuple[Path, d
     assert "Traceback" not in found.stderr
 
 
-def test_results_are_exported(
-    whole: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_go_out(whole: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = called("export", whole[0], "r.csv")
     assert (found.exit_code, found.stdout) == (0, f"wrote {COUNT} samples to r.csv\n"), found.stderr
