@@ -2,11 +2,10 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -21,16 +20,12 @@ from proofmap.runs.manifest import manifest_digest
 from tests.cli.invoke import called
 from tests.runs.setting import Digits, Interrupted, contents, digits_model, job
 
+pytestmark = pytest.mark.usefixtures("without_drawings")
+
 FAILED = 5  # in chunk 1, as its row 1
 COUNT = 10
 Arrays = dict[str, Any]
 Change = Callable[[Arrays, dict[str, Any]], object]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_drawings() -> Iterator[None]:
-    with patch("proofmap.runs.totals_figure.draw", lambda totals: b""):
-        yield
 
 
 def explained(out: Path, **settings: Any) -> Path:
