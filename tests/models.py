@@ -435,74 +435,22 @@ _activation("hardswish by hand", lambda: Apply(lambda x: x * F.relu6(x + 3) / 6 
 
 _add("deep relu", lambda: _dense(nn.ReLU), (12,), 0.0, 1.0)
 _add("deep sigmoid", lambda: _dense(nn.Sigmoid), (12,), 0.0, 1.0)
-_add(
-    "deep conv",
-    lambda: nn.Sequential(
-        nn.Conv2d(1, 2, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(2, 4, 3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(4, 4, 2),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(16, 10),
-        nn.ReLU(),
-        nn.Linear(10, 5),
-    ),
-    (1, 5, 5),
-    0.0,
-    1.0,
-)
-_add(
-    "deep pooled",
-    lambda: nn.Sequential(
-        nn.Conv2d(1, 2, 3, padding=1),
-        nn.LeakyReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(2, 4, 2),
-        nn.Tanh(),
-        nn.AvgPool2d(2),
-        nn.Flatten(),
-        nn.Linear(4, 4),
-    ),
-    (1, 6, 6),
-    0.0,
-    1.0,
-)
-_add(
-    "deep residual",
-    lambda: nn.Sequential(
-        nn.Conv2d(1, 2, 3, padding=1, bias=False),
-        nn.BatchNorm2d(2),
-        nn.ReLU(),
-        Residual(2, 2, 1),
-        Residual(2, 3, 2),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(3, 4),
-    ),
-    (1, 5, 5),
-    0.0,
-    1.0,
-)
-_add(
-    "deep mobile",
-    lambda: nn.Sequential(
-        nn.ZeroPad2d((0, 1, 0, 1)),
-        nn.Conv2d(1, 2, 3, stride=2, bias=False),
-        nn.BatchNorm2d(2),
-        nn.ReLU6(),
-        Inverted(2, 4),
-        Inverted(2, 4),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Dropout(0.2),
-        nn.Linear(2, 4),
-    ),
-    (1, 6, 6),
-    0.0,
-    1.0,
-)
+_add("deep conv", lambda: nn.Sequential(
+    nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Conv2d(2, 4, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 2),
+    nn.ReLU(), nn.Flatten(), nn.Linear(16, 10), nn.ReLU(), nn.Linear(10, 5),
+), (1, 5, 5), 0.0, 1.0)  # fmt: skip
+_add("deep pooled", lambda: nn.Sequential(
+    nn.Conv2d(1, 2, 3, padding=1), nn.LeakyReLU(), nn.MaxPool2d(2), nn.Conv2d(2, 4, 2), nn.Tanh(), nn.AvgPool2d(2),
+    nn.Flatten(), nn.Linear(4, 4),
+), (1, 6, 6), 0.0, 1.0)  # fmt: skip
+_add("deep residual", lambda: nn.Sequential(
+    nn.Conv2d(1, 2, 3, padding=1, bias=False), nn.BatchNorm2d(2), nn.ReLU(), Residual(2, 2, 1), Residual(2, 3, 2),
+    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 4),
+), (1, 5, 5), 0.0, 1.0)  # fmt: skip
+_add("deep mobile", lambda: nn.Sequential(
+    nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(1, 2, 3, stride=2, bias=False), nn.BatchNorm2d(2), nn.ReLU6(),
+    Inverted(2, 4), Inverted(2, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(2, 4),
+), (1, 6, 6), 0.0, 1.0)  # fmt: skip
 
 
 def _dense(activation: Callable[[], nn.Module]) -> nn.Module:
