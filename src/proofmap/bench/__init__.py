@@ -7,16 +7,6 @@ from proofmap.bench.mean_ranks import MeanRanks, mean_ranks
 from proofmap.bench.statistics import Cell, Column, Table, tabulate
 
 __all__ = [
-    "Cell",
-    "Column",
-    "MeanRanks",
-    "MethodEntry",
-    "Spec",
-    "Table",
-    "compare",
-    "mean_ranks",
-    "names",
-    "read",
-    "run",
+    "Cell", "Column", "MeanRanks", "MethodEntry", "Spec", "Table", "compare", "mean_ranks", "names", "read", "run",
     "tabulate",
-]
+]  # fmt: skip

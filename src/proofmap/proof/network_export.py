@@ -13,25 +13,9 @@ from proofmap.graph import Graph, Node
 from proofmap.graph.onnx import as_onnx
 
 _COVERED = {
-    "linear",
-    "conv",
-    "affine",
-    "relu",
-    "leaky_relu",
-    "clamp",
-    "sigmoid",
-    "tanh",
-    "add",
-    "reshape",
-    "permute",
-    "concat",
-    "pad",
-    "slice",
-    "index",
-    "max_pool",
-    "avg_pool",
-    "adaptive_avg_pool",
-}
+    "linear", "conv", "affine", "relu", "leaky_relu", "clamp", "sigmoid", "tanh", "add", "reshape", "permute",
+    "concat", "pad", "slice", "index", "max_pool", "avg_pool", "adaptive_avg_pool",
+}  # fmt: skip
 
 
 def leak(node: Node) -> float:

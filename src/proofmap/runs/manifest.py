@@ -25,16 +25,9 @@ from proofmap.storage.hashing import digest
 from proofmap.storage.resumable_folder import differences, path_inside, record_differences, shortened, write_piece
 
 __all__ = [
-    "INDEX",
-    "MANIFEST",
-    "MASK",
-    "ChunkEntry",
-    "Manifest",
-    "chunk_file",
-    "contradiction",
-    "differences",
+    "INDEX", "MANIFEST", "MASK", "ChunkEntry", "Manifest", "chunk_file", "contradiction", "differences",
     "manifest_digest",
-]
+]  # fmt: skip
 
 INDEX = "certificates/index.json"
 

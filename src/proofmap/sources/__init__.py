@@ -10,16 +10,6 @@ from proofmap.sources.samples import Files, Samples, open_samples
 from proofmap.sources.vnnlib.specification import Box, read_box, read_specification
 
 __all__ = [
-    "Box",
-    "Files",
-    "Model",
-    "Preparation",
-    "Rerun",
-    "Samples",
-    "open_samples",
-    "preparation_of",
-    "read_box",
-    "read_model",
-    "read_specification",
-    "rerun",
-]
+    "Box", "Files", "Model", "Preparation", "Rerun", "Samples", "open_samples", "preparation_of", "read_box",
+    "read_model", "read_specification", "rerun",
+]  # fmt: skip

@@ -15,23 +15,7 @@ from proofmap.explainers.baselines.rise import RISE
 from proofmap.explainers.baselines.surrogate import LIME, KernelSHAP
 
 __all__ = [
-    "HSIC",
-    "LIME",
-    "LRP",
-    "RISE",
-    "Baseline",
-    "DeepLIFT",
-    "ExpectedGradients",
-    "FirstOrder",
-    "GradCAM",
-    "GradCAMPlusPlus",
-    "GradientInput",
-    "GuidedBackprop",
-    "IntegratedGradients",
-    "KernelSHAP",
-    "Occlusion",
-    "Saliency",
-    "SmoothGrad",
-    "Sobol",
-    "VarGrad",
-]
+    "HSIC", "LIME", "LRP", "RISE", "Baseline", "DeepLIFT", "ExpectedGradients", "FirstOrder", "GradCAM",
+    "GradCAMPlusPlus", "GradientInput", "GuidedBackprop", "IntegratedGradients", "KernelSHAP", "Occlusion",
+    "Saliency", "SmoothGrad", "Sobol", "VarGrad",
+]  # fmt: skip

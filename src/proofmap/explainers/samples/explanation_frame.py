@@ -19,22 +19,9 @@ if TYPE_CHECKING:
     from proofmap.explainers.explanation import Explanation
 
 FRAME_COLUMNS = (
-    "sample",
-    "group",
-    "name",
-    "variables",
-    "score",
-    "low",
-    "high",
-    "proven",
-    "standard_error",
-    "rank",
-    "target",
-    "predicted",
-    "label",
-    "method",
-    "guarantee",
-)
+    "sample", "group", "name", "variables", "score", "low", "high", "proven", "standard_error", "rank", "target",
+    "predicted", "label", "method", "guarantee",
+)  # fmt: skip
 
 
 def explanation_frame(e: Explanation, columns: Sequence[str] | None = None) -> DataFrame:

@@ -27,13 +27,8 @@ from proofmap.graph.onnx.operators.operator_table import CONVERTERS
 from proofmap.graph.onnx.single_sample import SingleSampleBuilder
 
 _RANDOM_OPERATORS = {
-    "Bernoulli",
-    "Multinomial",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-}
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+}  # fmt: skip
 _MOVING_OPERATORS = {
     *("Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Squeeze", "Transpose"),
     *("Compress", "ReverseSequence", "Unsqueeze"),
