@@ -112,7 +112,7 @@ class ExplanationDrawing:
 
     def _finish_image(self, panel: Axes) -> None:
         """Remove the ticks of an image, and draw the box of an explained output."""
-        _without_ticks(panel)
+        panel.set(xticks=[], yticks=[])
         if self._box is not None:
             mark_output([panel], self._box)
 
@@ -285,11 +285,6 @@ class ExplanationDrawing:
         }
         columns = 3 if page_width() >= _MIN_LEGEND_WIDTH else 1
         figure.legend(handles, texts, loc="upper center", bbox_to_anchor=at, ncols=columns, **look)
-
-
-def _without_ticks(panel: Axes) -> None:
-    panel.set_xticks([])
-    panel.set_yticks([])
 
 
 def _scales(e: Explanation) -> list[tuple[float, float]]:

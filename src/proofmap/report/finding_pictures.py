@@ -85,7 +85,7 @@ def maps(e: Explanation, name: str) -> Maps | None:
     seen, marks = describe(values, e.signed), None
     if searched(e):
         marks = ranks(e, 0)
-        seen = f"{seen} {_outlined(marks)}".rstrip()
+        seen = f"{seen} Outlined: {marks.sentence}." if marks.proven else seen
     mask = e.mask[0].cpu().numpy()
     return Maps(
         _panel(picture, f"The input {name}: a {kind} picture of {tall} rows and {wide} columns of pixels."),
@@ -194,13 +194,6 @@ def bars(shown: list[Place]) -> Iterator[ScoreBar]:
     for place, score in zip(shown, scores, strict=True):
         first, last = (at(end) if low <= end <= high else None for end in place.interval or (inf, inf))
         yield ScoreBar(at(min(float(score), 0.0)), 100 * abs(float(score)) / reach, at(0), (first, last))
-
-
-def _outlined(found: Ranks) -> str:
-    """Describe the outlines of a map."""
-    if not found.proven:
-        return ""
-    return f"Outlined: {found.sentence}."
 
 
 def _panel(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ranks | None = None) -> PagePicture:

@@ -127,7 +127,7 @@ class SearchTree:
         self.excluded_upper: float = -inf  # inputs at which all rows are at most this may have been excluded
         self.closed_upper: Tensor = torch.full_like(reached, -inf)  # the largest bounds of closed parts
         self.split_upper: Tensor | None = self.root_upper  # the largest bounds of the parts being split
-        self.leaves: OpenLeaves = self._no_leaves()
+        self.leaves = OpenLeaves({"value": reached.new_empty(0, len(reached))}, reached[:0])
         kind = reached.device.type
         count, variables = units.inputs.weight.shape
         room = rule.memory // (
@@ -149,9 +149,6 @@ class SearchTree:
         return SearchTree(
             self.units.eliminate_stable(interval), self.balls, self.reached, self.rule, self.offer, self.upper
         )
-
-    def _no_leaves(self) -> OpenLeaves:
-        return OpenLeaves({"value": self.reached.new_empty(0, len(self.reached))}, self.reached[:0])
 
     @property
     def upper(self) -> Tensor:

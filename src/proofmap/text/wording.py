@@ -87,7 +87,8 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
         plain = isinstance(eps, list) and all(isinstance(entry, float | int) for entry in eps)
         several = "each sample's own ε" if plain else "an ε for each value"
         size = "each sample's own proven ε" if eps == "auto" else several
-    limits = f"{_half(ball)}{_within(ball.get('domain'))}{_categories(ball)}"
+    categories = ", categories free where ε > 0" if ball.get("one_hot") else ""
+    limits = f"{_half(ball)}{_within(ball.get('domain'))}{categories}"
     if ball.get("relative"):
         return f"{size} of the way from each value to the ends of its range{limits}"
     norm = {"inf": "L∞", "2": "L2", "1": "L1"}.get(f"{ball.get('norm')}".removesuffix(".0"), "the norm on record")
@@ -96,10 +97,6 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
 
 def _half(ball: Mapping[str, Any]) -> str:
     return {"+": ", values raised alone", "-": ", values lowered alone"}.get(str(ball.get("half")), "")
-
-
-def _categories(ball: Mapping[str, Any]) -> str:
-    return ", categories free where ε > 0" if ball.get("one_hot") else ""
 
 
 def _within(domain: Any) -> str:
