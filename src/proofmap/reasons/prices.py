@@ -20,7 +20,7 @@ _LEAST_CAPACITY = 1e-7  # a row without capacity would make the program infeasib
 
 
 def group_prices(loads: Tensor, capacities: Tensor) -> Tensor | None:
-    """Return the price (G,) of every group for rows with these loads (L, G) and capacities (L,); None without answer."""
+    """Return the prices (G,) of the groups for rows with loads (L, G) and capacities (L,); None without an answer."""
     from scipy.optimize import linprog  # imported here, because it is slow and only this program needs it
 
     if len(loads) > _MOST_ROWS:
@@ -38,12 +38,10 @@ def path_prices(network: PointNetwork, balls: FreeBalls, limit: float) -> Tensor
     whole = balls.balls(torch.ones(balls.groups, dtype=torch.bool, device=balls.mask.device))
     start = network.start
     share = torch.linspace(0, 1, _PATH_POINTS, dtype=start.dtype, device=start.device)[:, None]
-    rows, room = [], []
-    for row in range(network.forms):
-        _, end = network.attack(whole, start, _ATTACK_STEPS, torch.inf, row)
-        value, form = network.gradient(share * end, row)
-        rows.append(form.mean(0))
-        room.append(limit - value[0])
-    loads = balls.loads(torch.stack(rows))
-    found = group_prices(loads, balls.capacities(torch.stack(room)))
+    each = torch.arange(network.forms, device=start.device)
+    _, ends = network.attack(whole, start.repeat(network.forms, 1), _ATTACK_STEPS, torch.inf, each)
+    path = (share * ends[:, None]).flatten(0, 1)  # of the first form, then of the next
+    values, forms = network.gradient(path, each.repeat_interleave(_PATH_POINTS))
+    loads = balls.loads(forms.unflatten(0, (-1, _PATH_POINTS)).mean(1))
+    found = group_prices(loads, balls.capacities(limit - values[::_PATH_POINTS]))
     return loads.sum(0) if found is None else found
