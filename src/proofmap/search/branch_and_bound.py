@@ -127,7 +127,7 @@ class SearchTree:
         self.excluded_upper: float = -inf  # inputs at which all rows are at most this may have been excluded
         self.closed_upper: Tensor = torch.full_like(reached, -inf)  # the largest bounds of closed parts
         self.split_upper: Tensor | None = self.root_upper  # the largest bounds of the parts being split
-        self.leaves = OpenLeaves({"value": reached.new_empty(0, len(reached))}, reached[:0])
+        self.leaves: OpenLeaves = OpenLeaves({"value": reached.new_empty(0, len(reached))}, reached[:0])
         kind = reached.device.type
         count, variables = units.inputs.weight.shape
         room = rule.memory // (
