@@ -3,8 +3,6 @@
 Nothing here calls the package, except to read which rows a table has. The formulas are those that the page states.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache
@@ -65,8 +63,7 @@ def test_intervals(table: str) -> None:
     students = 0
     for at, metric in enumerate(read(table).metrics):
         values = stored(table, metric)
-        rows = shown(f"{table}/table.md")
-        for label, cells in rows.items():
+        for label, cells in shown(f"{table}/table.md").items():
             each = values[without_samples(label)]
             found = CELL.search(cells[at])
             assert found is not None, (label, metric)

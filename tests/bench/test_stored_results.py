@@ -1,7 +1,5 @@
 """Tables from stored results alone: equal to the table of the run, with notes on rows of other settings."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace
@@ -113,9 +111,7 @@ def script() -> ModuleType:
     return module
 
 
-def test_old_values_are_measured_again(
-    measured: tuple[Spec, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_values_are_measured(measured: tuple[Spec, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values of other settings are dropped; the others, and the seconds of the first measurement, are kept."""
     spec, out = measured
     results: Any = script()
@@ -129,8 +125,7 @@ def test_old_values_are_measured_again(
     run = benchmark_run.run
     monkeypatch.setattr("proofmap.bench.benchmark_file.read", lambda name: spec)
     monkeypatch.setattr(
-        "proofmap.bench.benchmark_run.run",
-        lambda spec, out, data, device: run(spec, out, quick=True, progress=False),
+        "proofmap.bench.benchmark_run.run", lambda spec, out, data, device: run(spec, out, quick=True, progress=False)
     )
     results.measure("small", tmp_path / "out", None, "cpu")
     np.testing.assert_array_equal(np.load(old / "deletion.npy"), np.load(out / "saliency" / "deletion.npy"))

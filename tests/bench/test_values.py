@@ -1,7 +1,5 @@
 """The stored values behind the tables of the page: their means equal the page, and all have the same origin."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

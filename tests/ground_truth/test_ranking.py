@@ -1,7 +1,5 @@
 """Mean ranks computed by hand, methods that are not ranked, and the trials that our methods lose."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -30,10 +28,7 @@ def test_ranks_are_means_over_samples_trials_and_sections() -> None:
     second = trial_result("second", rise=ODD, eva_near=EVEN)
     ranking = Ranking.of({"One": [first], "Two": [second]}, ["rise", "eva, near"])
     means = {method: {title: cell.mean for title, cell in row.items()} for method, row in ranking.table.rows.items()}
-    assert means == {
-        "rise": {"One": 1.0, "Two": 1.5, "All": 1.25},
-        "eva, near": {"One": 2.0, "Two": 1.5, "All": 1.75},
-    }
+    assert means == {"rise": {"One": 1.0, "Two": 1.5, "All": 1.25}, "eva, near": {"One": 2.0, "Two": 1.5, "All": 1.75}}
     assert ranking.table.rows["rise"]["One"].mark == "best"
     assert ranking.table.rows["eva, near"]["One"].mark == "second"
     assert {row["Two"].mark for row in ranking.table.rows.values()} == {"best", "tied"}

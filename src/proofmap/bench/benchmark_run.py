@@ -8,8 +8,6 @@ OUT/against.md              paired differences between EVA and the methods that 
 OUT/log.jsonl               time, machine and name of each measurement
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 IntervalKind = Literal["bootstrap", "Student's t", ""]
 
-_BOOTSTRAP_RESAMPLES = 10_000
+_BOOTSTRAP_RESAMPLES = 10_000  # resampled means for one interval
 _CONFIDENCE = 0.95  # the level of all intervals
 _BOOTSTRAP_SAMPLES = 30  # from this number of samples on, the coverage of a bootstrap is about right
 CSV_COLUMNS = [
@@ -191,9 +191,8 @@ class Table:
 
     def _lines(self) -> Iterator[tuple[Any, ...]]:
         """Yield the values of `CSV_COLUMNS` for each method and metric; None: unknown."""
-        whose = (
-            self.heading() if self.title or self.model or self.data else ""
-        )  # the number of samples alone is not a title
+        # the number of samples alone is not a title
+        whose = self.heading() if self.title or self.model or self.data else ""
         for method, cells in self.rows.items():
             for name, cell in cells.items():
                 numbers = (cell.mean, cell.low, cell.high, cell.count, cell.interval, cell.mark, cell.paper)

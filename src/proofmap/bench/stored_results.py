@@ -1,7 +1,5 @@
 """Make the table of a benchmark from stored results alone: values, settings and seconds, without model and images."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

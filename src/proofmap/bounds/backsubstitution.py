@@ -1,7 +1,5 @@
 """CROWN back-substitution (Zhang et al. 2018): carry linear forms of a node's value back to the input."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -163,9 +163,7 @@ class Explainer(ABC):
         return {"model": type(self.model).__name__, "ball": ball} | changed_settings(self, names)
 
     def __repr__(self) -> str:
-        settings = [
-            f"{name}=<{value}>" if name == "ball" else f"{name}={value}" for name, value in self._stated().items()
-        ]
+        settings = [f"{key}=<{value}>" if key == "ball" else f"{key}={value}" for key, value in self._stated().items()]
         return f"{type(self).__name__}({', '.join(settings)})"
 
     def _repr_html_(self) -> str:

@@ -81,9 +81,7 @@ def latex_text(text: str) -> str:
     '50\\% of x\\_1 $\\downarrow$'
     """
     safe = _LATEX_SIGN.sub(lambda found: _LATEX[found[0]], " ".join(text.split()))
-    return (
-        f"{{{safe[0]}}}{safe[1:]}" if safe.startswith(("[", "*")) else safe
-    )  # a row's end would take it as its option
+    return f"{{{safe[0]}}}{safe[1:]}" if safe.startswith(("[", "*")) else safe  # not an option of a row's end
 
 
 def one_line(text: str) -> str:

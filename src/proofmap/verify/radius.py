@@ -229,7 +229,8 @@ def radius_until(
     search = _RadiusSearch.of(model, x, Ball(1.0, inf, domain), None, target, _MOST_TRIALS, None)
     proven = torch.zeros_like(x.flatten(1)[:, 0])
     edge = torch.full_like(proven, inf)
-    share = _FIRST_SHARE_PRODUCTS if _multiplies(search.graph) else _FIRST_SHARE
+    products = any(node.op in ("product", "contract") for node in search.graph.nodes)  # as in attention
+    share = _FIRST_SHARE_PRODUCTS if products else _FIRST_SHARE
     trial = (share * _linear_radius(search.graph, x, search.target)).minimum(search.farthest)
     count, smallest = 0, inf
     rows = (margins(logits_of(search.graph, x), search.target) < 0).nonzero().flatten()
@@ -257,11 +258,6 @@ def radius_until(
             if now + took > latest:
                 break
     return RadiusTrials(proven, count, smallest, search.how.rigorous)
-
-
-def _multiplies(graph: Graph) -> bool:
-    """Return whether the network multiplies values that both depend on the input, as attention does."""
-    return any(node.op in ("product", "contract") for node in graph.nodes)
 
 
 def _linear_radius(graph: Graph, x: Tensor, target: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """Every name of the table: one call, the settings of the paper, seeds, and what is refused."""
 
-from __future__ import annotations
-
 from inspect import signature
 from math import inf
 from typing import Any
@@ -108,8 +106,7 @@ def test_a_map_depends_on_no_other_sample_and_not_on_the_memory(name: str, graph
     target = torch.tensor(TARGET)
     found = quick(name, graph).attribute(x, target)
     for k in range(3):
-        one = quick(name, graph).attribute(x[k : k + 1], TARGET[k])
-        torch.testing.assert_close(one, found[k : k + 1])
+        torch.testing.assert_close(quick(name, graph).attribute(x[k : k + 1], TARGET[k]), found[k : k + 1])
     for memory in (1, 20_000, 100_000):  # one point at a time, some, more
         torch.testing.assert_close(quick(name, graph, memory=memory).attribute(x, target), found)
 

@@ -1,7 +1,5 @@
 """The index of an explanation: numbers, slices, lists, masks, tensors, arrays and columns of frames."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

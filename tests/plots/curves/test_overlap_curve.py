@@ -1,7 +1,5 @@
 """pm.curve: bounds of AO at several radii from both sides, checked against points, enumeration and pm.overlap."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -46,8 +44,7 @@ def test_the_true_overlap_lies_between_both_bounds(found: OverlapCurve) -> None:
     steps = torch.linspace(-1, 1, 41, dtype=torch.float64)
     grid = torch.tensor(list(product(steps.tolist(), repeat=3)), dtype=torch.float64)
     for n, k in product(range(3), range(len(EPS))):
-        points = (X[n] + EPS[k] * grid).clamp(0, 1)
-        reached = float(margins(points, int(found.target[n])).max())
+        reached = float(margins((X[n] + EPS[k] * grid).clamp(0, 1), int(found.target[n])).max())
         assert reached <= float(found.upper[n, k]) + 1e-9
         assert float(found.lower[n, k]) >= reached - 0.02
         assert float(found.lower[n, k]) <= float(found.upper[n, k])
@@ -118,8 +115,7 @@ def test_an_attained_value_is_that_of_a_point_in_the_ball() -> None:
     graph = pm.trace(network(), X)
     how = OverlapSettings(pm.bounds.Backward(), 2**28, rigorous=False)
     target = network()(X).argmax(1)
-    family = pm.Ball(0.2, domain=(0.0, 1.0)).at(X)
-    over = two_sided_overlap(graph, family, target, how)
+    over = two_sided_overlap(graph, pm.Ball(0.2, domain=(0.0, 1.0)).at(X), target, how)
     assert over.points is not None
     points = over.points[:, 0]
     assert bool(((points - X).abs() <= 0.2 + 1e-12).all())

@@ -1,7 +1,5 @@
 """The index of an explanation: one sample, a slice, a list of samples, or a mask with one entry per sample."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from typing import Any, TypeAlias, TypeVar

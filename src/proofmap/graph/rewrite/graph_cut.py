@@ -1,7 +1,5 @@
 """Cut of a graph into two at a node that every path passes."""
 
-from __future__ import annotations
-
 from difflib import get_close_matches
 
 from proofmap.errors import ModelError

@@ -7,8 +7,6 @@ QLinearConv and QLinearMatMul are the convolution and the matrix product between
 Dynamic quantisation takes its scales from each input, which has no rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from math import isfinite
