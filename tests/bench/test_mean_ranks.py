@@ -58,7 +58,8 @@ def test_intervals_cover_as_often_as_they_say() -> None:
     truth, covered = 2 - 0.6914625, 0
     for seed in range(200):
         values = {
-            name: drawn(2, count, seed * 2 + k) / np.sqrt(2) for k, (name, count) in enumerate([("a", 60), ("b", 20)])
+            name: drawn(2, count, seed=seed * 2 + k) / np.sqrt(2)
+            for k, (name, count) in enumerate([("a", 60), ("b", 20)])
         }
         for each in values.values():
             each[0] += 0.5

@@ -1,4 +1,4 @@
-r"""Exported tables: pandas data frames, escaped texts in CSV cells, whose escapes can be undone exactly, and LaTeX.
+r"""Exported tables: pandas data frames, reversible escapes of texts in CSV cells, and LaTeX.
 
 In a text, `\\` means a backslash, `\u000d` a carriage return, which CSV readers take for the end of a row, and `\xe9` a
 byte of a file's name that is not UTF-8. In CSV, an apostrophe precedes a text that a spreadsheet would evaluate as a
