@@ -1,4 +1,6 @@
-"""Converters of static quantisation (dynamic quantisation is refused). A quantised value is read as the real number that its integer is.
+"""Converters of static quantisation; dynamic quantisation is refused.
+
+A quantised value is read as the real number that its integer is.
 
     QuantizeLinear     q = clamp(round(x / s) + z, least, most)       with ties to even
     DequantizeLinear   x = s (q - z)
