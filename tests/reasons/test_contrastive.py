@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from tests.reasons.exhaustive import largest_margin, margins_of_sets
 from tests.reasons.test_least_size import CASES, EPS, MASK, ONE, asked
 
 
-def contrasted(model: torch.nn.Module, x: torch.Tensor, target: int | None = None, **settings: object) -> Contrast:
+def contrasted(model: torch.nn.Module, x: torch.Tensor, target: int | None = None, **settings: Any) -> Contrast:
     method = pm.Contrastive(model, pm.Ball(EPS), groups=lambda _: MASK, progress=False, **settings)
     contrast = method.explain(x, target=target).contrast
     assert contrast is not None
@@ -35,12 +36,12 @@ def test_the_set_is_the_smallest_that_changes_the_decision(
         monkeypatch.setattr(contrast_search._ContrastSearch, "_use_leaves", lambda self: None)
     model, x, truth = asked(sizes, seed)
     contrast = contrasted(model, x)
-    sizes = [sum(free) for free, margin in truth.items() if margin > 0]
-    assert bool(contrast.found[0]) == bool(sizes)
-    if not sizes:
+    changing = [sum(free) for free, margin in truth.items() if margin > 0]
+    assert bool(contrast.found[0]) == bool(changing)
+    if not changing:
         assert contrast.impossible.tolist() == [True]
         return
-    assert int(contrast.size) == int(contrast.least) == min(sizes)
+    assert int(contrast.size) == int(contrast.least) == min(changing)
     assert truth[tuple(contrast.moved[0].tolist())] > 0
     point = contrast.point(0)
     assert int(model(point[None]).argmax()) != int(model(x).argmax())
@@ -107,9 +108,9 @@ def test_without_a_search_the_bound_still_holds() -> None:
 
 def test_a_decision_that_does_not_hold_is_refused() -> None:
     x = torch.rand(1, 6, dtype=torch.float64)
-    zero = torch.nn.Sequential(torch.nn.Linear(6, 2)).double()
-    zero[0].weight.data.zero_()
-    zero[0].bias.data.zero_()
+    zero = torch.nn.Linear(6, 2).double()
+    for parameter in zero.parameters():
+        parameter.data.zero_()
     with pytest.raises(InputError, match="does not hold at the input itself"):
         contrasted(zero, x)
 

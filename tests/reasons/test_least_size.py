@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ def asked(sizes: tuple[int, ...], seed: int) -> tuple[nn.Sequential, Tensor, Tru
     return model, x, margins_of_sets(model, x[0], EPS, MASK, rivals, target)
 
 
-def explained(model: nn.Module, x: Tensor, **settings: object) -> Reason:
+def explained(model: nn.Module, x: Tensor, **settings: Any) -> Reason:
     sufficient = pm.Sufficient(model, pm.Ball(EPS), groups=lambda _: MASK, progress=False, **settings)
     reason = sufficient.explain(x).reason
     assert reason is not None
@@ -41,9 +42,9 @@ def explained(model: nn.Module, x: Tensor, **settings: object) -> Reason:
 def test_the_set_is_the_smallest_of_all_sufficient_sets(sizes: tuple[int, ...], seed: int) -> None:
     model, x, truth = asked(sizes, seed)
     reason = explained(model, x, smallest=5.0)
-    sizes = {free: sum(not one for one in free) for free, margin in truth.items() if margin < 0}
+    kept = [sum(not one for one in free) for free, margin in truth.items() if margin < 0]
     assert truth[tuple(reason.free[0].tolist())] < 0
-    assert int(reason.size) == int(reason.least) == min(sizes.values())
+    assert int(reason.size) == int(reason.least) == min(kept)
     for group in reason.necessary[0].nonzero().flatten().tolist():
         more = reason.free[0].clone()
         more[group] = True

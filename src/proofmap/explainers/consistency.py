@@ -98,8 +98,8 @@ def _check_tensors(e: Explanation) -> None:
     if e.reason is not None and tuple(e.reason.free.shape) != (count, groups):
         raise InputError(f"got reason of {tuple(e.reason.free.shape)}, expected {(count, groups)} for the scores")
     if e.contrast is not None and (len(e.contrast.least), e.contrast.groups) != (count, groups):
-        got = len(e.contrast.least), e.contrast.groups
-        raise InputError(f"got contrast of {got}, expected {(count, groups)} for the scores")
+        held = len(e.contrast.least), e.contrast.groups
+        raise InputError(f"got contrast of {held}, expected {(count, groups)} for the scores")
     for name, shapes in expected.items():
         if name not in tensors:  # optional tensors
             continue
