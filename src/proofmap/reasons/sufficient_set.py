@@ -16,7 +16,7 @@ from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.prices import group_prices, path_prices
 from proofmap.reasons.problem import ReasonProblem
 from proofmap.reasons.reason import Reason
-from proofmap.reasons.sizes.least_size import least_size
+from proofmap.reasons.sizes.least_size import SizeSearch
 from proofmap.reasons.stages import delete_in_stages
 from proofmap.reasons.unit_network import UnitNetwork
 from proofmap.reasons.witnesses import store_witnesses
@@ -135,11 +135,11 @@ def _with_size(
         return delete_in_stages(problem, units, order, tolerance, time_limit, at_x)[0]
 
     if units is None:
-        return least_size(problem, None, found, OverlapProver(problem, _TOLERANCE), delete, until)
+        return SizeSearch(problem, None, found, OverlapProver(problem, _TOLERANCE), delete, until).run()
     tolerance = _tolerance(problem, units)
     stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
     tree = LeafTree(units, enlarged, stated, problem.movable, problem.limit, tolerance)
-    return least_size(problem, units, found, tree, delete, until)
+    return SizeSearch(problem, units, found, tree, delete, until).run()
 
 
 def _tolerance(problem: ReasonProblem, units: Units) -> float:

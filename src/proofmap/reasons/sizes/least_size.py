@@ -35,27 +35,18 @@ _CLEAR = 1e-6  # a point must exceed the limit by this much, far more than the r
 _LEAST_SECONDS = 1.0  # a smaller set gets the witnesses of its groups even if the time is over
 
 
-def least_size(
-    problem: ReasonProblem,
-    units: Units | None,
-    found: GroupDeletion,
-    prover: SufficiencyProver,
-    delete: Callable[[Tensor, float], GroupDeletion],
-    until: float,
-) -> tuple[GroupDeletion, int]:
-    """Return (the smallest deletion known at the time `until`, a size that no sufficient set falls below).
+class SizeSearch:
+    """The search for the smallest size of the sufficient sets of one sample, given one set.
 
-    Sizes count the groups that can move.
+    Only groups that can move count.
 
     Args:
         units: The network as units; None: only the moved groups of adversarial inputs bound the size.
         prover: Takes any set of groups that can move.
         delete: Frees groups in a given order until a time.
+        until: The time limit, a value of `time.monotonic`.
     """
-    return _LeastSize(problem, units, found, prover, delete, until).run()
 
-
-class _LeastSize:
     def __init__(
         self,
         problem: ReasonProblem,
@@ -88,7 +79,10 @@ class _LeastSize:
         return int((self.problem.movable & ~self.found.free).sum())
 
     def run(self) -> tuple[GroupDeletion, int]:
-        """Alternate between the program and attacks on its answers."""
+        """Return (the smallest deletion found, a size that no sufficient set falls below).
+
+        The program and attacks on its answers take turns.
+        """
         least = 0
         most = len(self.groups)
         if self.kept:
