@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from proofmap.reasons.free_balls import FreeBalls
-from proofmap.reasons.prover import Answer, Prover
+from proofmap.reasons.prover import ProofAnswer, SufficiencyProver
 from proofmap.reasons.unit_network import UnitNetwork
 from proofmap.rules import Interval
 from proofmap.search.ball_maxima import SampleBalls
@@ -90,7 +90,7 @@ class Leaves:
         )
 
 
-class LeafTree(Prover):
+class LeafTree(SufficiencyProver):
     """The tree of one sample. It answers whether all forms stay below `limit` on the ball of some free groups.
 
     Args:
@@ -100,7 +100,7 @@ class LeafTree(Prover):
         tolerance: A point refutes if a form exceeds the limit by more than this.
     """
 
-    question_time_share = 0.1
+    question_time_share: ClassVar[float] = 0.1
 
     def __init__(
         self,
@@ -113,8 +113,10 @@ class LeafTree(Prover):
     ) -> None:
         self.units: Units = units
         self.network: UnitNetwork = UnitNetwork(units)
-        self.enlarged, self.stated = enlarged, stated
-        self.limit, self.tolerance = limit, tolerance
+        self.enlarged: FreeBalls = enlarged
+        self.stated: FreeBalls = stated
+        self.limit: float = limit
+        self.tolerance: float = tolerance
         at_x = self.network.values(torch.zeros_like(units.rows.weight[:1]))[0]
         self.aim: float = limit - _TARGET_SHARE * (limit - float(at_x.max()))
         self._root: Interval = units.interval
@@ -179,7 +181,7 @@ class LeafTree(Prover):
                 high = middle - 1
         return low
 
-    def prove(self, free: Tensor, until: float) -> Answer:
+    def prove(self, free: Tensor, until: float) -> ProofAnswer:
         """Prove or refute that all forms stay below the limit on the ball of the free groups; time ends at `until`.
 
         The leaves are replaced only if the proof succeeds.
@@ -187,14 +189,14 @@ class LeafTree(Prover):
         assert not bool((free & ~self.possible).any()), "rows hold for possible groups only"
         over = self.values(free) >= self.limit
         if not bool(over.any()):
-            return Answer(proven=True)
+            return ProofAnswer(proven=True)
         done, open_ = [self.leaves.pick(~over)], self.leaves.pick(over)
         enlarged, stated = self.enlarged.balls(free), self.stated.balls(free)
         brancher = Brancher(self.units, enlarged)
         while len(open_):
             open_, losses, delta = self._tighten(open_, enlarged, stated)
             if delta is not None:
-                return Answer(proven=False, delta=delta)
+                return ProofAnswer(proven=False, delta=delta)
             below = self._values(open_, free) < self.limit
             done.append(open_.pick(below))
             open_, losses = open_.pick(~below), losses[~below]
@@ -202,15 +204,15 @@ class LeafTree(Prover):
             if bool(linear.any()):
                 solved, delta = self._solve_linear(open_.pick(linear), enlarged, stated, until)
                 if delta is not None or not bool((self._values(solved, free) < self.limit).all()):
-                    return Answer(proven=False, delta=delta)
+                    return ProofAnswer(proven=False, delta=delta)
                 done.append(solved)
             open_, losses = open_.pick(~linear), losses[~linear]
             if len(open_) > _MAX_OPEN_LEAVES or (len(open_) and time.monotonic() > until):
-                return Answer(proven=False)
+                return ProofAnswer(proven=False)
             if len(open_):
                 open_ = self._split(open_, self._choose_units(open_, losses, brancher), losses)
         self.leaves = Leaves.join(done)
-        return Answer(proven=True)
+        return ProofAnswer(proven=True)
 
     def _with_rows(self, row: Tensor, x: Interval, choice: ParameterChoice) -> Leaves:
         """Return leaves with the rows that follow from intervals and parameters."""

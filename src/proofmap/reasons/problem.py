@@ -24,7 +24,7 @@ from proofmap.verify.overlap import OverlapSettings
 
 @dataclass(frozen=True, eq=False)
 class ReasonProblem:
-    """Which groups of a sample must keep their values, so that every form of the outputs stays below a limit?"""
+    """The question which groups of a sample must keep their values, so that every form stays below a limit."""
 
     graph: Graph  # in the type of x
     boxes: OneHotBoxes  # the ball of one sample, with its groups; several boxes if one-hot blocks may change
@@ -41,7 +41,7 @@ class ReasonProblem:
 
     @property
     def rigorous(self) -> bool:
-        """Whether proofs cover all rounding errors."""
+        """True if proofs cover all rounding errors."""
         return self.how.rigorous
 
     @cached_property

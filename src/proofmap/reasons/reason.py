@@ -60,6 +60,8 @@ class Reason:
             raise InputError("got necessary groups without a point, or points of other groups")
         if not bool((self.bound < self.limit).all()):
             raise InputError("got a bound that is not below its limit, expected a proof for the free groups")
+        if bool((self.least > (~self.free).sum(1)).any()):
+            raise InputError("got a sufficient set with fewer groups than the least size of all sets")
 
     @property
     def kept(self) -> Tensor:
@@ -83,7 +85,7 @@ class Reason:
 
     @property
     def smallest(self) -> Tensor:
-        """(N,) bool: no sufficient set is proven to be smaller."""
+        """(N,) bool: no sufficient set keeps fewer groups."""
         return self.least >= self.size
 
     @property
