@@ -37,7 +37,8 @@ class Sufficient(Explainer):
     freed as well. Another set may still be smaller.
 
     `Explanation.kept`, `necessary` and `undecided` mark the groups, and `Explanation.reason` holds the bounds and the
-    points. `Explanation.certificate` writes a file of all that, which others can check. Scores are 1 for necessary, 0.5 for undecided and 0 for free groups.
+    points. `Explanation.certificate` writes a file of all that, which others can check. Scores are 1 for necessary, 0.5
+    for undecided and 0 for free groups.
 
     Args:
         bounds: The method of the proofs, by default Exact(), which keeps one search tree for all questions of a sample.
