@@ -1525,9 +1525,11 @@ class SufficientSet(NamedTuple):
         require(count > 0, "a sufficient set has no groups")
         question = Question(x, ball, mask, count, self.about, self.free)
         down, up_ = question.sides
-        moved = {*np.unique(mask.reshape(-1)[(down > 0) | (up_ > 0)]).tolist()}
-        resting = sorted({*range(count)} - moved - {*self.free})
-        require(not resting, f"the kept groups {resting[:5]} cannot move in this ball, so they are free")
+        rests = np.ones(count, bool)
+        rests[mask.reshape(-1)[(down > 0) | (up_ > 0)]] = False
+        rests[self.free] = False
+        resting = np.flatnonzero(rests)[:5].tolist()
+        require(not resting, f"the kept groups {resting} cannot move in this ball, so they are free")
         return question
 
     def holds(self, most: float) -> bool:
@@ -1632,7 +1634,7 @@ class SufficientSet(NamedTuple):
             yield from self.about.facts(claim)
         else:
             yield from self.about.listed()
-        undecided = sorted({*range(claim.groups)} - {*self.free} - {*self.necessary})
+        undecided = np.setdiff1d(np.arange(claim.groups), self.free + self.necessary).tolist()
         for name, groups in (("necessary", sorted(self.necessary)), ("undecided", undecided)):
             yield f"kept and {name}, groups: {' '.join(map(str, groups)) or 'none'}"
 
