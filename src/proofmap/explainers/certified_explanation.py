@@ -15,6 +15,7 @@ from proofmap.proof.never_weaker import Explained, ExplainedSet
 from proofmap.proof.output_statement import OutputStatement, ends_in_sigmoid, model_graph
 from proofmap.proof.proof_tree import Growth, growth_for
 from proofmap.proof.sufficient_statement import SufficientStatement
+from proofmap.reasons.reason import Reason
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.verify.objectives import Label, Output, objective_graph, read_objective
 from proofmap.verify.overlap import Overlap
@@ -62,7 +63,7 @@ def certificate(
     if e.reason is not None:
         within = e.settings.get("within")
         assert within is None or isinstance(within, int | float)
-        subject = replace(subject, reason=SufficientStatement.of_reason(e.reason, within))
+        subject = replace(subject, reason=_sets_of(e.reason, within))
         bound, limit = (float(each[0]) for each in (e.reason.bound, e.reason.limit))
         explained = ExplainedSet(bound, float(overlap.nominal), rigorous, limit)
     growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(subject.graph))
@@ -79,6 +80,13 @@ def certificate(
     if made.shortfall is not None:
         warnings.warn(made.shortfall, ProofmapWarning, stacklevel=3)
     return made
+
+
+def _sets_of(reason: Reason, within: float | None) -> SufficientStatement:
+    """Return the sets of the only sample, with the points that exceed the limit in float64 arithmetic."""
+    above = reason.values > reason.limit[reason.point_of[:, 0]]
+    points = reason.points[above].float().cpu().numpy()
+    return SufficientStatement(reason.free[0].cpu().numpy(), reason.point_of[above, 1].cpu().numpy(), points, within)
 
 
 def _certified_overlap(e: Explanation, half: str | None) -> tuple[Overlap, int | None]:

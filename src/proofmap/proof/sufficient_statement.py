@@ -12,7 +12,6 @@ from torch import Tensor
 from proofmap.inputs.family import Family
 from proofmap.proof import check
 from proofmap.proof.statement import Array
-from proofmap.reasons.reason import Reason
 
 _POINTS = "necessary.npy"
 
@@ -28,14 +27,6 @@ class SufficientStatement:
     groups: Array  # (W,)
     points: Array  # (W, *shape) float32
     within: float | None = None
-
-    @classmethod
-    def of_reason(cls, reason: Reason, within: float | None) -> SufficientStatement:
-        """Take the sets of the only sample, and the points that exceed the limit in float64 arithmetic."""
-        above = reason.values > reason.limit[reason.point_of[:, 0]]
-        groups = reason.point_of[above, 1]
-        points: Array = reason.points[above].float().cpu().numpy()
-        return cls(reason.free[0].cpu().numpy(), groups.cpu().numpy(), points, within)
 
     def fields(self, about: Mapping[str, Any]) -> dict[str, Any]:
         """Return the entry "statement" of a claim; `about` states what holds while the free groups move."""
