@@ -97,6 +97,7 @@ class Sufficient(Explainer):
             for n in range(len(task.x)):
                 with progress.part(n / len(task.x), (n + 1) / len(task.x)):
                     problem = self._problem(task, n, how, overlap)
+                    _check_moves(problem, task.first + n)
                     parts.append(sufficient_set(problem, None if order is None else order[n], self.seconds))
         reason = Reason.join(parts, groups)
         scores = _NECESSARY_SCORE * reason.necessary + _UNDECIDED_SCORE * reason.undecided
@@ -109,7 +110,7 @@ class Sufficient(Explainer):
         logits = logits_of(task.graph, x)
         start = overlap.value[number] if overlap.value is not None else None
         forms = forms_of(logits, target, None, self.objective, start)[0]
-        limit = -probability_margin(task.graph, how) if self.within is None else self.within
+        limit = 0.0 - probability_margin(task.graph, how) if self.within is None else self.within
         boxes = OneHotBoxes.of(
             ball_of_samples(task.ball, number, task.x), x, task.mask[n : n + 1] if len(task.mask) > 1 else task.mask
         )
@@ -127,6 +128,16 @@ class Sufficient(Explainer):
                 "for each"
             )
         return scores.argsort(dim=1, stable=True)
+
+
+def _check_moves(problem: ReasonProblem, sample: int) -> None:
+    """Raise InputError if no group can move."""
+    if not bool(problem.movable.any()):
+        raise InputError(
+            f"nothing is left to free: no value of sample {sample} can move in the ball, expected a radius above 0 and "
+            "values that the domain and the fixed inputs let move",
+            arguments=("eps=0.02",),
+        )
 
 
 def _quick(method: Method) -> Method:
