@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.cli.options import shared_options as o
-from proofmap.cli.reason_output import reason_line, reason_record
 from proofmap.cli.options.samples_and_balls import SampleInBall
+from proofmap.cli.reason_output import reason_line, reason_record
 from proofmap.explainers import Explanation, Origin
 from proofmap.explainers.statements.explained_verdict import bounds_text, verdict_of
 from proofmap.explainers.statements.proven_ranks import MAX_LARGEST, ranks, searched

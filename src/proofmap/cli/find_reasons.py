@@ -15,7 +15,7 @@ from proofmap.cli.options.samples_and_balls import SampleInBall
 from proofmap.cli.reason_output import reason_record
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation, Sufficient, as_attributor
-from proofmap.explainers.map_order import group_means
+from proofmap.explainers.upsampling import group_means
 from proofmap.text.wording import plural, taken_off
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from proofmap.cli.options import shared_options as o
 from proofmap.explainers import Explanation
-from proofmap.explainers.statements.explained_reason import reason_facts
 from proofmap.explainers.statements.explained_inputs import variable_names
+from proofmap.explainers.statements.explained_reason import reason_facts
 from proofmap.explainers.statements.proven_ranks import is_sequence
 from proofmap.text.group_places import first_names, place
 from proofmap.text.output_wording import explained_output, value_text
@@ -42,7 +42,7 @@ def reason_record(e: Explanation) -> dict[str, Any]:
         "necessary": reason.necessary[0].nonzero().flatten().tolist(),
         "undecided": reason.undecided[0].nonzero().flatten().tolist(),
         "decided_within_rounding": close.nonzero().flatten().tolist(),
-        "free_upper_proven": o.finite(float(reason.bound[0])),  # of the ball in which only the free groups move
+        "free_upper_proven": o.finite(float(reason.bound[0])),  # on the ball in which only the free groups move
         "limit": o.finite(float(reason.limit[0])),
         "seconds": float(reason.seconds[0]),
         "said": reason_sentences(facts),

@@ -18,7 +18,7 @@ from proofmap.plots.explanation_drawing import ExplanationDrawing
 from proofmap.plots.figure_look import Look
 from proofmap.plots.figure_page import PLAIN_STYLE, Heading, Picture
 from proofmap.plots.figure_titles import title
-from proofmap.plots.reason_drawing import ReasonDrawing
+from proofmap.plots.reasons.reason_drawing import ReasonDrawing
 from proofmap.plots.token_sequence import names_of
 
 MAX_ROWS = 16  # samples in one figure

@@ -11,8 +11,8 @@ import numpy as np
 
 from proofmap.errors import FileError
 from proofmap.runs.chunk_invariants import find_violation
-from proofmap.runs.reason_arrays import reason_faults
 from proofmap.runs.manifest import ChunkEntry, chunk_file, contradiction
+from proofmap.runs.reason_results import reason_faults
 from proofmap.storage.hashing import hash_file
 from proofmap.storage.resumable_folder import path_inside
 

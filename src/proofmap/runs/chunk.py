@@ -120,7 +120,7 @@ def read_array(path: Path, name: str, samples: int) -> Array:
     except (OSError, SafetensorError, ValueError) as error:  # numpy refuses arrays with too many axes
         raise FileError(f"cannot read {name} in {path}: {error}; run again to make it anew") from error
     if name not in ARRAYS and name != "mask":
-        return array  # stored points: `attained_points` and `reason_arrays` check them
+        return array  # stored points: `attained_points` and `reason_results` check them
     dtype, _, rank = ("int32", 0, array.ndim) if name == "mask" else ARRAYS[name]
     if array.dtype != dtype or array.ndim != rank or not array.ndim or len(array) != samples:
         raise FileError(f"{name} in {path} is {array.dtype} {array.shape}, expected {dtype} with {samples} rows")

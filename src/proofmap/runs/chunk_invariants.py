@@ -15,7 +15,7 @@ import numpy as np
 from proofmap.registry import EXPLAINER_ENTRIES
 from proofmap.runs.attained_points import POINT_ARRAYS
 from proofmap.runs.chunk import ARRAYS, DROP_BOUNDS, ERRORS, LOWER_BOUNDS, REASON_ARRAYS, Array, ChunkTexts
-from proofmap.runs.reason_arrays import REASON_POINTS
+from proofmap.runs.reason_results import REASON_POINTS
 
 _CROSSING_TOLERANCE = 1e-3  # relative to 1 + |value|: float32 bounds may cross by less than this
 _SHA256 = re.compile("[0-9a-f]{64}")

@@ -37,7 +37,7 @@ from proofmap.runs.chunk import (
     with_missing_groups,
 )
 from proofmap.runs.manifest import MASK, ChunkEntry, Manifest, chunk_file
-from proofmap.runs.reason_arrays import REASON_COUNTS, read_reason, reason_count, without_reasons
+from proofmap.runs.reason_results import REASON_COUNTS, read_reason, reason_count, without_reasons
 from proofmap.runs.results_export import export, rows
 from proofmap.storage.exported_tables import data_frame, escape_surrogates
 from proofmap.storage.hashing import digest
@@ -55,7 +55,7 @@ class ChunkResults:
     file: Path
     samples: int
     shared: Array | None  # the group of each variable, (*shape), if all samples share the groups
-    seconds: Sequence[float | None] = ()  # of the sufficient set of each sample, from the log; () if not recorded
+    seconds: Sequence[float | None] = ()  # per sufficient set, from the log; () if not recorded
 
     def __len__(self) -> int:
         return self.samples

@@ -16,7 +16,7 @@ from safetensors.numpy import save
 from proofmap.explainers.explanation import Guarantee
 from proofmap.registry import objective_of
 from proofmap.runs.chunk import ARRAYS, SCORE_BOUNDS, Array
-from proofmap.runs.reason_totals import ReasonTotals
+from proofmap.runs.reason_results import ReasonTotals
 from proofmap.runs.results import Results, maps
 from proofmap.runs.totals_text import totals_text
 from proofmap.sources.own_files import DRAWING

@@ -36,7 +36,7 @@ from proofmap.runs.chunk import (
     pack_chunk,
     with_missing_groups,
 )
-from proofmap.runs.reason_arrays import join_points, reason_tensors
+from proofmap.runs.reason_results import join_points, reason_tensors
 from proofmap.runs.run_job import Job, Setup, seed_of
 from proofmap.runtime.precision import full_precision
 from proofmap.storage.hashing import versions

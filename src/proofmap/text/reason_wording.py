@@ -72,6 +72,8 @@ def short_clause(facts: ReasonFacts) -> str:
     """Return a clause for small axes: "39 of 784 pixels decide"."""
     if not facts.free:
         return f"no {facts.noun} is free"
+    if not facts.kept:
+        return f"no {facts.noun} has to keep its value{rounding_note(facts.rigorous)}"
     verb = "decides" if facts.kept == 1 else "decide"
     return f"{facts.kept} of {facts.count(facts.groups)} {verb}{rounding_note(facts.rigorous)}"
 
@@ -119,7 +121,7 @@ def open_sentences(facts: ReasonFacts) -> list[str]:
 
 
 def sufficient_sentence(facts: ReasonFacts) -> str:
-    """Return "Of 784 pixels, 39 keep their values: these decide." """
+    """Name the kept groups: "Of 784 pixels, 39 keep their values: these decide."."""
     if not facts.kept:
         return f"None of {facts.count(facts.groups)} has to keep its value."
     verb, whose = ("keeps", "its value: it decides") if facts.kept == 1 else ("keep", "their values: these decide")
@@ -127,7 +129,7 @@ def sufficient_sentence(facts: ReasonFacts) -> str:
 
 
 def proof_sentence(facts: ReasonFacts) -> str:
-    """Return "Proven: no change of the other 745 pixels within the ball changes the class." """
+    """State the proof: "Proven: no change of the other 745 pixels within the ball changes the class."."""
     note = rounding_note(facts.rigorous)
     if not facts.kept:
         return f"Proven{note}: {_claim(facts, facts.ball)}."

@@ -1,4 +1,4 @@
-"""Sufficient sets in the chunks of a run: the kept and necessary groups, their proofs, and the stored points.
+"""Sufficient sets of a run: the arrays of its chunks, their conditions, and the totals.
 
 The points of all samples of a chunk are one array, with the row and the group of each. The times are in the log: they
 are no part of the results, which are the same bytes in every execution.
@@ -7,7 +7,9 @@ are no part of the results, which are the same bytes in every execution.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,10 +19,23 @@ from proofmap.errors import FileError, InputError
 from proofmap.inputs.array_types import to_tensor
 from proofmap.reasons.reason import Reason
 from proofmap.runs.chunk import ARRAYS, REASON_ARRAYS, Array
+from proofmap.text.reason_wording import counted_reasons
+from proofmap.text.wording import share
+
+if TYPE_CHECKING:
+    from proofmap.runs.results import Results
 
 # x: (n, *shape) float32; points: (W, *shape) float32; row and group: (W, 2) int64; overlaps there: (W,) float64
 REASON_POINTS = ("reason_x", "reason_points", "reason_point_of", "reason_values")
 REASON_COUNTS = ("reason_size", "reason_undecided", "reason_seconds")  # derived, not stored
+_NOUNS = {
+    "Grid": "cell",
+    "Pixels": "pixel",
+    "Superpixels": "superpixel",
+    "Columns": "column",
+    "Windows": "window",
+    "Tokens": "token",
+}
 
 
 def reason_tensors(reason: Reason, x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -129,3 +144,76 @@ def reason_faults(arrays: Mapping[str, Array], held: Array, mask: Array | None, 
         if (point != x[row])[kept[row][own] & (own != group)].any():
             yield f"the point of group {group} in row {row} moves another kept group"
             return
+
+
+@dataclass(frozen=True, eq=False)
+class ReasonTotals:
+    """The sizes of the sufficient sets of all explained samples."""
+
+    noun: str
+    sizes: Array  # (N,) int64: kept groups
+    undecided: Array  # (N,) int64
+    least: Array  # (N,) int64: no sufficient set has fewer groups
+    seconds: Array  # (N,) float64; NaN without a log
+
+    @classmethod
+    def of(cls, results: Results) -> ReasonTotals | None:
+        """Return the totals of a run; None without sufficient sets."""
+        if not any(part.reasoned for part in results.parts):
+            return None
+        explained = np.concatenate([part.explained for part in results.parts])
+        names = ("reason_size", "reason_undecided", "reason_least", "reason_seconds")
+        kind = str(results.about["job"]["groups"]).partition("(")[0]
+        return cls(_NOUNS.get(kind, "group"), *(results[name][explained] for name in names))
+
+    @property
+    def count(self) -> int:
+        """The number of sets."""
+        return len(self.sizes)
+
+    @property
+    def minimal(self) -> int:
+        """The number of sets without undecided groups."""
+        return int((self.undecided == 0).sum())
+
+    @property
+    def smallest(self) -> int:
+        """The number of sets for which no sufficient set is smaller."""
+        return int((self.least >= self.sizes).sum())
+
+    @property
+    def undecided_share(self) -> float:
+        """The share of undecided groups among all kept groups; 0 if no group is kept."""
+        return float(self.undecided.sum() / max(1, int(self.sizes.sum())))
+
+    @property
+    def mean_seconds(self) -> float | None:
+        """The mean seconds of a sample; None if the log does not have all."""
+        mean = float(self.seconds.mean())
+        return None if np.isnan(mean) else mean
+
+    def json(self) -> dict[str, Any]:
+        """Return the totals as JSON. Seconds are not among them: they differ in every execution."""
+        return {
+            "group": self.noun,
+            "mean_size": float(self.sizes.mean()),
+            "median_size": float(np.median(self.sizes)),
+            "smallest_size": int(self.sizes.min()),
+            "largest_size": int(self.sizes.max()),
+            "subset_minimal": self.minimal,
+            "proven_smallest": self.smallest,
+            "undecided_share": self.undecided_share,
+            "mean_lower_bound_of_size": float(self.least.mean()),
+        }
+
+    def lines(self) -> list[str]:
+        """Return the totals as lines of text."""
+        took = "" if self.mean_seconds is None else f"; {self.mean_seconds:.3g} s for each on average"
+        least = f"; no sufficient set has fewer than {self.least.mean():.1f} on average" if self.least.any() else ""
+        percent = 100 * self.undecided_share
+        return [
+            f"sufficient sets: {counted_reasons(self.sizes.tolist(), self.noun)}{least}{took}",
+            f"subset-minimal: {share(self.minimal, self.count, 'sample')}; "
+            f"proven smallest: {share(self.smallest, self.count, 'sample')}; "
+            f"undecided: {percent:.1f} % of kept {self.noun}s",
+        ]

@@ -39,14 +39,14 @@ from proofmap.plots.figure_page import (
 from proofmap.plots.figure_titles import group_name
 from proofmap.plots.largest_scores import MAX_BARS, mask_of_sample
 from proofmap.plots.overlay import Array, numbers, picture_of
-from proofmap.plots.reason_picture import FREE_GREY, HATCH, kept_picture, outline_group, undecided_pixels
+from proofmap.plots.reasons.reason_picture import FREE_GREY, HATCH, kept_picture, outline_group, undecided_pixels
 from proofmap.text.group_places import place
 from proofmap.text.output_wording import explained_output
 from proofmap.text.reason_wording import admitted, group_clause
 
 PANELS = ("input", "kept", "adversary")
 _CAPTIONS = {"input": "input", "kept": "the groups that keep their values"}
-_MAX_SIDE = 2.3  # of an image, on a page of the natural width
+_MAX_SIDE = 2.3  # the longer side of an image, on a page of the natural width
 _IMAGE_GAP = 0.2
 _ROW_HEIGHT, _AXIS_HEIGHT = 0.2, 0.45  # a row of a table; its axis
 _SERIES_HEIGHT = 1.0
@@ -244,7 +244,11 @@ class ReasonDrawing(ExplanationDrawing):
         pairs = zip(self._series_of(self._e.x[k]), self._series_of(point), strict=True)
         for channel, (before, after) in enumerate(pairs):
             panel.plot(before, color="0.7", linewidth=0.9)
-            colour = line_colour() if len(mask_of_sample(self._e, k).reshape(-1, len(mask))) == 1 else LINE_COLOURS[(channel + 2) % len(LINE_COLOURS)]
+            colour = (
+                line_colour()
+                if len(mask_of_sample(self._e, k).reshape(-1, len(mask))) == 1
+                else LINE_COLOURS[(channel + 2) % len(LINE_COLOURS)]
+            )
             panel.plot(after, color=colour, linewidth=1.0)
         _finish_series(panel, len(mask))
 
