@@ -22,7 +22,14 @@ from proofmap.inputs.ball import Ball
 from proofmap.metrics.batched_logits import Outcome, Score, logits_at, rows_of, score_at
 from proofmap.metrics.removal.fill_values import Uniform
 from proofmap.metrics.seeded_noise import Stream
-from proofmap.metrics.validation import check_attributions, check_call, check_explainer, check_method, check_overlap, check_reason
+from proofmap.metrics.validation import (
+    check_attributions,
+    check_call,
+    check_explainer,
+    check_method,
+    check_overlap,
+    check_reason,
+)
 from proofmap.metrics.variables import Variables
 from proofmap.runtime.precision import full_precision
 from proofmap.settings import Check, check_settings

@@ -26,12 +26,12 @@ class ReasonSize(Metric[Reason]):
     """
 
     name: ClassVar[str] = "reason-size"
-    label: ClassVar[str] = "Size"
+    label: ClassVar[str] = "Set size"
     higher_is_better: ClassVar[bool] = False
     subject: ClassVar[Subject] = "reason"
-    presets: ClassVar[Presets] = table(groups=())
+    presets: ClassVar[Presets] = table(paper=())
 
-    preset: str = "groups"
+    preset: str = "paper"
     _: KW_ONLY
     batch: int | None = count(None)
 
@@ -55,9 +55,9 @@ class ReasonUndecided(Metric[Reason]):
     label: ClassVar[str] = "Undecided"
     higher_is_better: ClassVar[bool] = False
     subject: ClassVar[Subject] = "reason"
-    presets: ClassVar[Presets] = table(groups=())
+    presets: ClassVar[Presets] = table(paper=())
 
-    preset: str = "groups"
+    preset: str = "paper"
     _: KW_ONLY
     batch: int | None = count(None)
 
@@ -76,12 +76,12 @@ class ReasonSeconds(Metric[Reason]):
     """
 
     name: ClassVar[str] = "reason-seconds"
-    label: ClassVar[str] = "Seconds of the set"
+    label: ClassVar[str] = "Set seconds"
     higher_is_better: ClassVar[bool] = False
     subject: ClassVar[Subject] = "reason"
-    presets: ClassVar[Presets] = table(groups=())
+    presets: ClassVar[Presets] = table(paper=())
 
-    preset: str = "groups"
+    preset: str = "paper"
     _: KW_ONLY
     batch: int | None = count(None)
 

@@ -29,7 +29,7 @@ class SufficientSize(Metric[Samples]):
 
     ball: the ball of the proofs. seconds: the time for each sample. groups: the groups that are freed, by preset:
 
-        pixels  each pixel
+        paper  each pixel
 
     The decision must hold at each sample itself, so use the predicted classes.
 
@@ -41,10 +41,10 @@ class SufficientSize(Metric[Samples]):
     label: ClassVar[str] = "Sufficient size"
     higher_is_better: ClassVar[bool] = False
     needs_radius: ClassVar[bool] = True
-    presets: ClassVar[Presets] = table("groups", pixels=(pixels(),))
+    presets: ClassVar[Presets] = table("groups", paper=(pixels(),))
 
     ball: Ball
-    preset: str = "pixels"
+    preset: str = "paper"
     _: KW_ONLY
     groups: ByPreset[Groups] = ByPreset(check_groups)
     seconds: float = number(10.0, "a number above 0", lambda seconds: seconds > 0)
