@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -13,7 +13,9 @@ from proofmap.errors import InputError
 from proofmap.explainers.batching import Measured, Task, ball_of_samples
 from proofmap.explainers.explainer import Explainer
 from proofmap.explainers.explanation import Guarantee
+from proofmap.graph import Graph
 from proofmap.graph.classes import logits_of
+from proofmap.inputs.ball import Ball
 from proofmap.inputs.onehot_boxes import OneHotBoxes
 from proofmap.reasons.problem import ReasonProblem
 from proofmap.reasons.reason import Reason
@@ -108,6 +110,12 @@ class Sufficient(Explainer):
         reason = Reason.join(parts, groups)
         scores = _NECESSARY_SCORE * reason.necessary + _UNDECIDED_SCORE * reason.undecided
         return Measured(scores.to(task.x), overlap, reason=reason)
+
+    def _with_radius(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, rigorous: bool, show: bool) -> Ball:
+        """Replace the radius "auto" without a search: within a proven radius, every group is free."""
+        assert self.bounds is not None
+        quick = replace(self, bounds=_quick(self.bounds))
+        return super(Sufficient, quick)._with_radius(ball, graph, x, target, rigorous, show)
 
     def _problem(self, task: Task, n: int, how: OverlapSettings, overlap: Overlap) -> ReasonProblem:
         """Return the question of sample n."""
