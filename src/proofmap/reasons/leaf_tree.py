@@ -43,6 +43,7 @@ _TIGHTENED_UNITS = 24  # units of a large network whose intervals are tightened 
 _ROW_COEFFICIENTS = 2**22  # coefficients of unit rows that are bounded together
 _LOOKAHEAD_CANDIDATES = 8  # units whose halves are bounded before a leaf is split
 EASY_UNITS = 40  # with so few units, any unit that is split will do
+_SUM_SLACK = 1e-12  # relative: sums of loads in another order differ by less
 _LEAST_SQUARE = 1e-12  # gradients with a smaller square do not move their parameters
 _LEAST_GAP = 1e-9  # the gap of an open unit whose relaxation happens to be exact at the maximiser
 
@@ -151,9 +152,11 @@ class LeafTree(Prover):
 
     def first_overflow(self, free: Tensor, order: Tensor) -> int:
         """Return how many groups of the order (n,) the rows allow to be freed as well, one after another."""
+        assert bool(self.possible[order].all()), "rows hold for possible groups only"
         if self.enlarged.additive:
             total = self.values(free)[:, None] + self.leaves.loads[:, order].cumsum(1)
-            over = (total >= self.limit).any(0)
+            slack = _SUM_SLACK * (1 + self.leaves.constant.abs())
+            over = (total >= self.limit - slack[:, None]).any(0)
             return int(over.to(torch.uint8).argmax()) if bool(over.any()) else len(order)
         low, high = 0, len(order)  # free + order[:low] is allowed
         while low < high:
@@ -171,6 +174,7 @@ class LeafTree(Prover):
 
         The leaves are replaced only if the proof succeeds.
         """
+        assert not bool((free & ~self.possible).any()), "rows hold for possible groups only"
         over = self.values(free) >= self.limit
         if not bool(over.any()):
             return Answer(proven=True)

@@ -134,13 +134,13 @@ class Sufficient(Explainer):
         """Return the groups (n, G) from the first to be freed, if the user gave scores."""
         if self.order is None:
             return None
-        each = slice(task.first, task.first + len(task.x))
-        scores = self.order.to(task.x).expand(len(task.x), -1) if self.order.ndim == 1 else self.order.to(task.x)[each]
-        if scores.shape != (len(task.x), groups):
+        scores = self.order.to(task.x).expand(task.count, -1) if self.order.ndim == 1 else self.order.to(task.x)
+        if scores.shape != (task.count, groups):
             raise InputError(
                 f"got order of shape {tuple(self.order.shape)}, expected scores of {groups} groups, for all samples or "
                 "for each"
             )
+        scores = scores[task.first : task.first + len(task.x)]
         return scores.argsort(dim=1, stable=True)
 
 
