@@ -63,7 +63,13 @@ def test_the_table_holds_every_metric() -> None:
 @pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS)
 def test_a_metric_has_a_name_a_label_and_presets(kind: type[Metric[Any]]) -> None:
     """Names and labels exist for tables and commands, and every preset gives a value to every `ByPreset`."""
-    assert kind.label.isidentifier() or kind.label in ("Robustness-Sr", "Sufficient size", "Set size", "Set seconds", *FILLED)
+    assert kind.label.isidentifier() or kind.label in (
+        "Robustness-Sr",
+        "Sufficient size",
+        "Set size",
+        "Set seconds",
+        *FILLED,
+    )
     left = {name for name, held in fields_of(kind).items() if str(held.type).startswith("ByPreset")}
     assert all(preset.keys() == left for preset in kind.presets.values())
     assert kind.needs_radius == (kind in (Stability, SufficientSize, Tightness))

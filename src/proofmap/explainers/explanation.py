@@ -311,7 +311,8 @@ class Explanation:
         Its columns are the sample, the group with its variables, the score, the ends `low` and `high` of the proven
         interval of the true score, whether it is `proven` to differ from 0, the standard error of a mean over draws,
         the rank (1 for the largest score; by absolute value if scores are signed), the classes and the method. An end
-        that is not proven is infinite. A group without variables in a sample has no row there.
+        that is not proven is infinite. A group without variables in a sample has no row there. Sufficient sets add the
+        columns `kept`, `necessary` and `undecided`.
 
         columns: the names of the variables of a flat input, for the column `name`. pandas has to be installed.
         """

@@ -62,6 +62,8 @@ def title_clause(facts: ReasonFacts) -> str:
     note = rounding_note(facts.rigorous)
     if not facts.kept:
         return f"proven{note}: no {facts.noun} has to keep its value; {_claim(facts, facts.ball)}"
+    if not facts.free and facts.minimal:
+        return f"every {facts.noun} is necessary over {facts.ball}{_up_to_rounding(facts)}"
     if not facts.free:
         return f"no {facts.noun} is proven to be free over {facts.ball}; {standing(facts)}"
     verb = "decides" if facts.kept == 1 else "decide"
