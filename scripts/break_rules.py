@@ -43,6 +43,9 @@ OUTPUTS, ONE_LOGIT = "tests/verify/test_objectives.py", "tests/test_one_logit.py
 VERIFIED_LOGIT = f"{ONE_LOGIT}::test_the_model_that_runs_decides_by_the_sign"
 ONE_OUTPUT, WITHIN = "tests/proof/test_one_output.py", "tests/cli/commands/test_verify_outputs.py"
 OUTPUT_WORDS = "tests/text/test_output_wording.py"
+REASON_WORDS, REASON_FIGURES = "tests/text/test_reason_wording.py", "tests/plots/reasons"
+REASON_PAGES, REASON_RUNS = "tests/report/panels/test_reason_panel.py", "tests/runs/test_reason_results.py"
+REASON_METRICS, REASON_INPUT = "tests/metrics/test_reason_metrics.py", "tests/reasons/test_bad_input.py"
 CURVE_FILE, CURVE = "plots/curves/overlap_curve.py", "tests/plots/curves"
 WEIGHTS = "tests/graph/torch/test_trace.py::test_weights_that_are_not_finite_are_refused"
 FOLLOWED, LAYERS, MASKED = (
@@ -2481,6 +2484,40 @@ BREAKS = [
     Break("inputs/loader_samples.py", "len(batch) in (1, 2)", "len(batch) > 0", LOADERS),
     Break("metrics/function_metric.py", "if values.shape != case.target.shape:", "if False:", FUNCTION),
     Break("metrics/function_metric.py", '"higher_is_better", self.higher)', '"higher_is_better", True)', FUNCTION),
+    Break("text/reason_wording.py", "return self.least >= self.kept", "return self.least > 0", REASON_WORDS),
+    Break(
+        "text/reason_wording.py", 'f"Proven{note}: no change of {other}', 'f"Proven: no change of {other}', REASON_WORDS
+    ),
+    Break("text/reason_wording.py", "if facts.minimal:", "if facts.necessary:", REASON_WORDS),
+    Break(
+        "text/reason_wording.py",
+        "sure, close = facts.necessary - facts.within_rounding, facts.within_rounding",
+        "sure, close = facts.necessary, 0",
+        REASON_WORDS,
+    ),
+    Break(
+        "explainers/statements/explained_reason.py",
+        "int((necessary & ~reason.adversarial[k]).sum())",
+        "0",
+        REASON_FIGURES,
+    ),
+    Break("explainers/statements/explained_reason.py", "reason.values[own].argmax()", "0", REASON_FIGURES),
+    Break("plots/reasons/reason_picture.py", "_pixels(undecided[mask])", "_pixels(~free[mask])", REASON_FIGURES),
+    Break(
+        "explainers/statements/explained_verdict.py",
+        "upper=float(e.reason.bound[k])",
+        "upper=float(e.overlap.full[k])",
+        REASON_PAGES,
+    ),
+    Break("report/reason_page.py", "*open_sentences(facts), *whole", "*whole", REASON_PAGES),
+    Break("runs/reason_results.py", "np.asarray(rows, dtype=np.int64)[own[:, 0]]", "own[:, 0]", REASON_RUNS),
+    Break("runs/reason_results.py", "if (necessary & ~kept).any():", "if False:", REASON_RUNS),
+    Break("runs/reason_results.py", "(least > size)", "(least > size + 9)", REASON_RUNS),
+    Break("runs/reason_results.py", "kept[row][own] & (own != group)", "kept[row][own] & (own < 0)", REASON_RUNS),
+    Break("metrics/sufficient_size.py", "order = group_means(", "order = -group_means(", REASON_METRICS),
+    Break("explainers/upsampling.py", "return sums / sizes.clamp(min=1)", "return sums", REASON_METRICS),
+    Break("explainers/methods/sufficient.py", "_check_moves(problem, task.first + n)", "pass", REASON_INPUT),
+    Break("explainers/methods/sufficient.py", "bounds=_quick(self.bounds))", "bounds=self.bounds)", REASON_INPUT),
 ]
 
 

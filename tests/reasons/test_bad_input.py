@@ -7,6 +7,7 @@ import torch
 
 import proofmap as pm
 from proofmap.errors import InputError
+from proofmap.explainers import explainer
 from proofmap.explainers.methods import sufficient
 from tests.reasons.cases import network
 
@@ -45,7 +46,12 @@ def test_nothing_is_left_to_free(eps: float | torch.Tensor, monkeypatch: pytest.
 
 
 def test_the_radius_auto_is_proven_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    radius = pm.certified_radius(MODEL, X)
+    asked = []
+    radius = explainer.certified_radius
+    monkeypatch.setattr(
+        explainer, "certified_radius", lambda *given, **more: asked.append(more["bounds"]) or radius(*given, **more)
+    )
     found = pm.Sufficient(MODEL, pm.Ball("auto"), progress=False).explain(X)
-    assert found.settings["eps"] == radius.tolist()
+    assert asked == [pm.bounds.Backward()]
+    assert found.settings["eps"] == pm.certified_radius(MODEL, X).tolist()
     assert not found.kept.any()

@@ -25,7 +25,8 @@ from proofmap.sources import Model, Preparation
 from tests.report.markup import faults
 from tests.runs.setting import Digits, Interrupted, contents, job
 
-COUNT, FAILED = 5, 3
+COUNT, FAILED = 5, 2
+ROWS = [0, 1, 3, 4]  # that are explained; a failed row comes before another one of its chunk
 BALL = pm.Ball(0.1, domain=(0.0, 1.0))
 
 
@@ -54,7 +55,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 @pytest.fixture(scope="module")
 def explained() -> pm.Explanation:
-    images = pm.data.digits()[0][:FAILED]
+    images = pm.data.digits()[0][ROWS]
     return pm.Sufficient(
         small_model().graph(images[:1]), BALL, groups=pm.groups.grid(4), seconds=20, progress=False
     ).explain(images)
@@ -64,8 +65,8 @@ def test_a_row_is_the_set_of_its_sample(results: Results, explained: pm.Explanat
     results.check()
     assert explained.reason is not None
     assert bool(explained.necessary.any())
-    for k in range(FAILED):
-        found, own = results.reason(k), explained[k].reason
+    for k, row in enumerate(ROWS):
+        found, own = results.reason(row), explained[k].reason
         assert found is not None
         assert own is not None
         for name, tensor in found.tensors.items():
@@ -73,10 +74,10 @@ def test_a_row_is_the_set_of_its_sample(results: Results, explained: pm.Explanat
                 torch.testing.assert_close(tensor, own.tensors[name])
         assert float(found.seconds) > 0
     assert results.reason(FAILED) is None
-    assert results["kept"][:FAILED].tolist() == explained.kept.tolist()
+    assert results["kept"][ROWS].tolist() == explained.kept.tolist()
     assert not results["kept"][FAILED].any()
     assert results["reason_size"].tolist()[FAILED] == -1
-    assert results["reason_size"].tolist()[:FAILED] == explained.kept.sum(1).tolist()
+    assert results["reason_size"][ROWS].tolist() == explained.kept.sum(1).tolist()
     assert np.isnan(results["reason_seconds"][FAILED])
 
 
@@ -93,7 +94,7 @@ def test_totals_count_sets(results: Results, explained: pm.Explanation) -> None:
     found = total(results)
     assert found.reason is not None
     assert found.reason.count == COUNT - 1
-    assert found.reason.sizes.tolist()[:FAILED] == explained.kept.sum(1).tolist()
+    assert found.reason.sizes.tolist() == explained.kept.sum(1).tolist()
     record = found.json()["reason"]
     assert record["mean_size"] == pytest.approx(found.reason.sizes.mean())
     assert record["subset_minimal"] == found.reason.minimal == COUNT - 1

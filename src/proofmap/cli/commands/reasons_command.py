@@ -41,7 +41,7 @@ class Freeing:
     order: Annotated[
         str | None,
         unset(
-            f"Free groups in the order of a method's scores, small ones first: --order eva, or {', '.join(_ORDERS)}. By "
+            f"Free groups in the order of a method's scores, small ones first: --order eva, {', '.join(_ORDERS)}. By "
             "default the prices of a linear program, which give smaller sets."
         ),
         texts.one_of(_ORDERS, "--order"),
