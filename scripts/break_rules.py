@@ -954,7 +954,12 @@ BREAKS = [
         'rigorous="rigorous" in e.settings',
         "tests/plots/test_figure_titles.py",
     ),
-    Break("report/finding_page.py", 'note if outcome in ("proven", "sufficient") else ""', '""', "tests/report/test_network_data.py"),
+    Break(
+        "report/finding_page.py",
+        'note if outcome in ("proven", "sufficient") else ""',
+        '""',
+        "tests/report/test_network_data.py",
+    ),
     Break(
         "runs/totals.py",
         'rigorous=bool(job["settings"].get("rigorous"))',
