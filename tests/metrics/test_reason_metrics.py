@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -54,8 +56,8 @@ def test_the_score_of_a_group_is_the_mean_of_its_variables() -> None:
 
 
 def test_a_comparison_has_columns_for_the_sets(model: nn.Module) -> None:
-    metrics = ["reason-size", "reason-undecided", SufficientSize(BALL, groups=CELLS)]
-    methods = {"sets": pm.Sufficient(model, BALL, groups=CELLS), "gradient": "saliency"}
+    metrics: list[Any] = ["reason-size", "reason-undecided", SufficientSize(BALL, groups=CELLS)]
+    methods: dict[str, Any] = {"sets": pm.Sufficient(model, BALL, groups=CELLS), "gradient": "saliency"}
     table = pm.compare(model, X, methods, metrics, ball=BALL, progress=False)
     own = pm.Sufficient(model, BALL, groups=CELLS, progress=False).explain(X).kept.sum(1)
     np.testing.assert_array_equal(table.values["sets"]["reason-size"], own.numpy())
@@ -66,9 +68,13 @@ def test_a_comparison_has_columns_for_the_sets(model: nn.Module) -> None:
 
 
 def test_one_search_serves_all_metrics_of_the_sets(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    explain = pm.Sufficient.explain
-    monkeypatch.setattr(pm.Sufficient, "explain", lambda *args, **more: calls.append(1) or explain(*args, **more))
+    calls, explain = [], pm.Sufficient.explain
+
+    def counted(*given: Any, **more: Any) -> pm.Explanation:
+        calls.append(1)
+        return explain(*given, **more)
+
+    monkeypatch.setattr(pm.Sufficient, "explain", counted)
     metrics = ["reason-size", "reason-undecided", "reason-seconds"]
     pm.compare(model, X, {"sets": pm.Sufficient(model, BALL, groups=CELLS)}, metrics, ball=BALL, progress=False)
     assert len(calls) == 1

@@ -16,6 +16,7 @@ from proofmap.cli.reason_output import reason_record
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation, Sufficient, as_attributor
 from proofmap.explainers.upsampling import group_means
+from proofmap.inputs.groups import Groups
 from proofmap.text.wording import plural, taken_off
 
 
@@ -55,12 +56,13 @@ def find_reasons(task: ExplainTask, settings: Mapping[str, Any], order: str | No
 def _found(task: ExplainTask, case: SampleInBall, settings: Mapping[str, Any], order: str | None) -> Explanation:
     """Return the explanation of a sample; raise InputError with its name if it has no sufficient set."""
     network = task.networks[case.shape]
+    groups: Groups = settings["groups"]
     first = Sufficient(network, case.ball, **settings)
     try:
         if order is None:
             return first.explain(case.x, task.target)
-        scorer = as_attributor(order, network, ball=case.ball, groups=first.groups)  # type: ignore[arg-type]
-        scores = group_means(scorer.attribute(case.x, task.target), first.groups)
+        scorer = as_attributor(order, network, ball=case.ball, groups=groups)
+        scores = group_means(scorer.attribute(case.x, task.target), groups)
         return Sufficient(network, case.ball, order=scores, **settings).explain(case.x, task.target)
     except InputError as error:
         raise InputError(f"{case.name}: {error}", arguments=error.arguments) from error

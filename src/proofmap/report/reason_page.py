@@ -79,7 +79,9 @@ def reason_claim(e: Explanation, k: int) -> Statements:
     return Statements(short, tuple(proven_sentences(facts)), tuple(left))
 
 
-def kept_panel(picture: Array, mask: NDArray[Any], free: Array, undecided: Array, alt: str) -> PagePicture:
+def kept_panel(
+    picture: Array, mask: NDArray[Any], free: NDArray[np.bool_], undecided: NDArray[np.bool_], alt: str
+) -> PagePicture:
     """Return the picture of an image with only the kept groups visible; undecided groups are hatched.
 
     free, undecided: (G,) bool.

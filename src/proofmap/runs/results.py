@@ -341,11 +341,12 @@ class Results:
     @cached_property
     def _sample_seconds(self) -> dict[str, list[float | None]]:
         """The seconds of sufficient sets in the log, by chunk file. Entries that a run would not write are ignored."""
-        found = {}
+        found: dict[str, list[float | None]] = {}
         for entry in read_log(self.folder):
             listed, number = entry.get("samples"), entry.get("number")
-            good = isinstance(listed, list) and all(isinstance(one, int | float | None) for one in listed)
-            if entry["event"] == "chunk" and good and type(number) is int:
+            if entry["event"] != "chunk" or type(number) is not int or not isinstance(listed, list):
+                continue
+            if all(isinstance(one, int | float | None) for one in listed):
                 found[chunk_file(number)] = listed
         return found
 

@@ -297,12 +297,12 @@ class ReasonDrawing(ExplanationDrawing):
     def page(self, headings: list[Heading], note: str, chosen: list[str]) -> Picture:
         """Draw on a white page of its own."""
         if self._e.x.ndim in (3, 4) and self._tokens is None and not is_series(self._e):
-            return self._beside(headings, note, chosen)
+            return self._image_rows(headings, note, chosen)
         if self._e.x.ndim == 2 and not is_series(self._e):
             return self._table_rows(headings, note, chosen)
-        return self._below(headings, note, chosen)
+        return self._stacked_rows(headings, note, chosen)
 
-    def _beside(self, headings: list[Heading], note: str, chosen: list[str]) -> Picture:  # images
+    def _image_rows(self, headings: list[Heading], note: str, chosen: list[str]) -> Picture:  # images
         width, size, legend = page_width(), text_size(), self._legend_height
         scale = max(1.0, width / PAGE_WIDTH)
         slot = min(
@@ -369,7 +369,7 @@ class ReasonDrawing(ExplanationDrawing):
         change = "" if self._shown[k] is None else "change of each value; "
         return fit(f"{change}{self._caption(name, k)}", wide, size)
 
-    def _below(self, headings: list[Heading], note: str, chosen: list[str]) -> Picture:  # series and sequences
+    def _stacked_rows(self, headings: list[Heading], note: str, chosen: list[str]) -> Picture:  # series and sequences
         size, width = text_size(), page_width()
         inner = width - 2 * MARGIN - (0.0 if self._tokens is not None else 0.45)
         left = MARGIN if self._tokens is not None else MARGIN + 0.4

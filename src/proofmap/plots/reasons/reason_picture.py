@@ -79,5 +79,4 @@ def outline_group(panel: Axes, member: NDArray[np.bool_], colour: Any) -> None:
 
 def _pixels(values: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return (H, W): whether any channel of a pixel is True."""
-    merged: NDArray[np.bool_] = values if values.ndim == 2 else values.any(axis=0)
-    return merged
+    return values if values.ndim == 2 else np.asarray(values.any(axis=0))
