@@ -1,7 +1,5 @@
 """Metrics of sufficient sets, and the size of the set in the order of a map."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

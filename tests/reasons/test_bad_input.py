@@ -1,7 +1,5 @@
 """Bad input of sufficient sets gives one sentence before any search."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

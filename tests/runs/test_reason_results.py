@@ -1,7 +1,5 @@
 """Runs of sufficient sets: chunks hold all of each set, so that tables, totals and pages follow from them."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

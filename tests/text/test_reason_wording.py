@@ -1,7 +1,5 @@
 """Sentences about sufficient sets claim no more than the set supports."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """`proofmap reasons` on samples: find the sufficient set of each one, write its files, and print a line or a record."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Output about a sufficient set on the command line: a line for people, and a record for programs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ Each variable gets its group's score, or a smooth interpolation between groups. 
 Proofs are about groups. A smooth map is only another way to draw their scores.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

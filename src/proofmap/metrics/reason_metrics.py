@@ -1,7 +1,5 @@
 """Metrics of sufficient sets: the number of kept groups, the share of undecided groups, and the seconds."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The data of a sufficient set in the report: its sentences, its pictures, and a table of its groups."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

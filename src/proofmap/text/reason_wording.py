@@ -4,8 +4,6 @@ A sentence claims no more than a set supports. It is "smallest" only if a lower 
 and a proof of the free groups is never a proof of the whole ball.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """proofmap reasons: the groups that decide, their files, and errors in one sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A sufficient set that is written by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Figures of sufficient sets: kept, undecided and free groups differ, and the chosen example is shown."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """Sufficient sets in the report: a gallery, a finding about the ball of the free groups, and valid HTML."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

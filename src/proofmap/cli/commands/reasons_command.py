@@ -1,7 +1,5 @@
 """The command `proofmap reasons`: the groups of values that decide, with a proof that all others may move."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The facts of a sample's sufficient set, in the form that `text/reason_wording.py` puts into words."""
 
-from __future__ import annotations
-
 import torch
 
 from proofmap.errors import InputError

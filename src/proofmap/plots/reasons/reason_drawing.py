@@ -4,8 +4,6 @@ Necessary groups are blue and undecided groups are orange and hatched, so that b
 are faded. All lengths are in inches, from the upper left corner.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

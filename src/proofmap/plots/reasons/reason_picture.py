@@ -1,7 +1,5 @@
 """An image with a sufficient set: free pixels faded, necessary groups tinted, undecided groups tinted and hatched."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sufficient sets in the report: a gallery of the kept groups of each input, and the sizes of the sets of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
