@@ -12,7 +12,20 @@ from proofmap.settings import count
 
 
 @dataclass(frozen=True, eq=False)
-class ReasonSize(Metric[Reason]):
+class _ReasonMetric(Metric[Reason]):
+    """One number of each sufficient set, without settings."""
+
+    higher_is_better: ClassVar[bool] = False
+    subject: ClassVar[Subject] = "reason"
+    presets: ClassVar[Presets] = table(paper=())
+
+    preset: str = "paper"
+    _: KW_ONLY
+    batch: int | None = count(None)
+
+
+@dataclass(frozen=True, eq=False)
+class ReasonSize(_ReasonMetric):
     """The number of groups that a sufficient set keeps; lower is better. Compare sets of the same groups and ball.
 
     It is an upper bound of the smallest size. Called as ReasonSize()(model, x, target, reason) with the `reason` of an
@@ -25,13 +38,6 @@ class ReasonSize(Metric[Reason]):
 
     name: ClassVar[str] = "reason-size"
     label: ClassVar[str] = "Set size"
-    higher_is_better: ClassVar[bool] = False
-    subject: ClassVar[Subject] = "reason"
-    presets: ClassVar[Presets] = table(paper=())
-
-    preset: str = "paper"
-    _: KW_ONLY
-    batch: int | None = count(None)
 
     def _values(self, case: Case) -> Tensor:
         size: Tensor = case.subject.size
@@ -39,7 +45,7 @@ class ReasonSize(Metric[Reason]):
 
 
 @dataclass(frozen=True, eq=False)
-class ReasonUndecided(Metric[Reason]):
+class ReasonUndecided(_ReasonMetric):
     """The share of kept groups that are undecided, from 0 to 1; 0 if no group is kept. Lower is better.
 
     At 0 the set is subset-minimal: no kept group can be freed as well.
@@ -51,13 +57,6 @@ class ReasonUndecided(Metric[Reason]):
 
     name: ClassVar[str] = "reason-undecided"
     label: ClassVar[str] = "Undecided"
-    higher_is_better: ClassVar[bool] = False
-    subject: ClassVar[Subject] = "reason"
-    presets: ClassVar[Presets] = table(paper=())
-
-    preset: str = "paper"
-    _: KW_ONLY
-    batch: int | None = count(None)
 
     def _values(self, case: Case) -> Tensor:
         share: Tensor = case.subject.undecided.sum(1) / case.subject.size.clamp(min=1)
@@ -65,7 +64,7 @@ class ReasonUndecided(Metric[Reason]):
 
 
 @dataclass(frozen=True, eq=False)
-class ReasonSeconds(Metric[Reason]):
+class ReasonSeconds(_ReasonMetric):
     """The seconds that the sufficient set of a sample took; lower is better. They depend on the machine.
 
     >>> reason = pm.Sufficient(model, ball, groups=cells).explain(x).reason
@@ -75,13 +74,6 @@ class ReasonSeconds(Metric[Reason]):
 
     name: ClassVar[str] = "reason-seconds"
     label: ClassVar[str] = "Set seconds"
-    higher_is_better: ClassVar[bool] = False
-    subject: ClassVar[Subject] = "reason"
-    presets: ClassVar[Presets] = table(paper=())
-
-    preset: str = "paper"
-    _: KW_ONLY
-    batch: int | None = count(None)
 
     def _values(self, case: Case) -> Tensor:
         seconds: Tensor = case.subject.seconds
