@@ -2060,7 +2060,7 @@ BREAKS = [
         "bench/marks.py", "if frozenset((second, method)) not in apart", "if frozenset((best, method)) in apart", MARKS
     ),
     Break("bench/marks.py", "(m for m in merits if counts[m] == most)", "merits", TABLE),
-    Break("bench/statistics.py", "if column.ranked else", "if True else", MARKS),
+    Break("bench/statistics.py", "if column.ranked and method", "if method", MARKS),
     Break("bench/stored_results.py", "if draws != usual]", "if draws is None]", STORED),
     Break("bench/stored_results.py", "constant_values=np.nan", "constant_values=0.0", STORED),
     Break("bench/stored_results.py", "all(other.get(name) == value for other in others)", "True", STORED),
