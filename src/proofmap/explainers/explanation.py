@@ -319,7 +319,8 @@ class Explanation:
         Its columns are the sample, the group with its variables, the score, the ends `low` and `high` of the proven
         interval of the true score, whether it is `proven` to differ from 0, the standard error of a mean over draws,
         the rank (1 for the largest score; by absolute value if scores are signed), the classes and the method. An end
-        that is not proven is infinite. A group without variables in a sample has no row there.
+        that is not proven is infinite. A group without variables in a sample has no row there. Sufficient sets add the
+        columns `kept`, `necessary` and `undecided`.
 
         columns: the names of the variables of a flat input, for the column `name`. pandas has to be installed.
         """
@@ -382,6 +383,7 @@ class Explanation:
         cmap: str | Colormap | None = None,
         title: str | Sequence[str] | None = None,
         panels: str | Sequence[str] | None = None,
+        group: int | Sequence[int] | None = None,
         mean: Number | None = None,
         std: Number | None = None,
     ) -> Picture:
@@ -391,6 +393,10 @@ class Explanation:
         "scores", a series with windows "series" and "scores", and a sequence of tokens "tokens" and "scores".
         For several inputs, the scores are those of all; `inputs` draws one picture of each.
 
+        A sufficient set (`pm.Sufficient`) has the panels "kept" and "adversary", and an image "input" as well. "kept"
+        shows only the groups that keep their values: necessary groups are blue, undecided groups are orange and
+        hatched. "adversary" shows the stored point of one necessary group.
+
         Args:
             columns: The names of the variables of a flat input, by default their numbers.
             class_names: The names of the classes, by default their numbers.
@@ -399,6 +405,8 @@ class Explanation:
             cmap: The colour map of the scores.
             title: The titles, one for each sample.
             panels: The panels to draw, in this order.
+            group: The necessary group whose stored point "adversary" shows, one for all samples or one for each. By
+                default the group with the largest overlap.
             mean: The mean of the normalisation (v - mean) / std that made x from pixels v, to show the image itself.
             std: The standard deviation of this normalisation.
 
@@ -412,7 +420,7 @@ class Explanation:
         from proofmap.plots.figure_look import Look
 
         look = Look(ax, cmap, title, panels, mean, std)
-        return draw(self, columns=columns, class_names=class_names, tokens=tokens, look=look)
+        return draw(self, columns=columns, class_names=class_names, tokens=tokens, look=look, group=group)
 
     def summary(
         self,

@@ -20,7 +20,7 @@ class Reason:
     `values` is not below the limit. If proofs cover rounding errors, the overlap there may also be below the limit by
     less than these errors; `adversarial` tells which. The other kept groups are undecided.
 
-    >>> found = pm.Sufficient(model, pm.Ball(0.3, domain=(0.0, 1.0)), groups=cells).explain(x).reason
+    >>> found = pm.Sufficient(model, ball, groups=cells).explain(x).reason
     >>> bool((found.bound < found.limit).all())
     True
     """

@@ -21,7 +21,7 @@ from proofmap.verify.overlap import Overlap, OverlapSettings, probability_margin
 def reason_problem(
     task: Task, n: int, how: OverlapSettings, overlap: Overlap, within: float | None, rival: Tensor | None = None
 ) -> ReasonProblem:
-    """Return the question of sample n about the class that the overlap explains: which forms stay below which limit?
+    """Return the question of sample n about the class that the overlap explains.
 
     rival: (1,) one other class; None: all others.
     """
@@ -29,7 +29,7 @@ def reason_problem(
     x, target = task.x[number], overlap.target[number]
     start = overlap.value[number] if overlap.value is not None else None
     forms = forms_of(logits_of(task.graph, x), target, rival, how.objective, start)[0]
-    limit = -probability_margin(task.graph, how) if within is None else within
+    limit = 0.0 - probability_margin(task.graph, how) if within is None else within
     mask = task.mask[n : n + 1] if len(task.mask) > 1 else task.mask
     boxes = OneHotBoxes.of(ball_of_samples(task.ball, number, task.x), x, mask)
     return ReasonProblem(task.graph, boxes, target, forms, start, limit, how)

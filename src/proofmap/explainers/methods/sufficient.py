@@ -15,6 +15,9 @@ from proofmap.explainers.batching import Measured, Task
 from proofmap.explainers.explainer import Explainer
 from proofmap.explainers.explanation import Guarantee
 from proofmap.explainers.methods.reason_problems import check_limit, check_question, reason_problem, without_search
+from proofmap.graph import Graph
+from proofmap.inputs.ball import Ball
+from proofmap.reasons.problem import ReasonProblem
 from proofmap.reasons.reason import Reason
 from proofmap.reasons.sufficient_set import sufficient_set
 from proofmap.runtime import progress
@@ -52,9 +55,10 @@ class Sufficient(Explainer):
         within: For an output: the change that is allowed in the direction of the objective.
         rigorous: Cover all rounding errors, by default if their size is known (see `pm.overlap`).
 
-    >>> e = pm.Sufficient(model, pm.Ball(0.3, domain=(0.0, 1.0)), groups=cells).explain(x)
-    >>> e.kept.sum(1), e.undecided.any(1)
-    (tensor([3, 4]), tensor([False, False]))
+    >>> small = pm.Ball(0.05, domain=(0.0, 1.0))
+    >>> e = pm.Sufficient(model, small, groups=cells, bounds=pm.bounds.Backward()).explain(x)
+    >>> e.kept.sum(1)        # of 16 groups
+    tensor([8, 6])
     """
 
     guarantee: ClassVar[Guarantee] = "certified"
@@ -90,11 +94,18 @@ class Sufficient(Explainer):
             for n in range(len(task.x)):
                 with progress.part(n / len(task.x), (n + 1) / len(task.x)):
                     problem = reason_problem(task, n, how, overlap, self.within)
+                    _check_moves(problem, task.first + n)
                     known, one = float(overlap.full[n]), None if order is None else order[n]
                     parts.append(sufficient_set(problem, known, one, self.seconds, self.smallest))
         reason = Reason.join(parts, groups)
         scores = _NECESSARY_SCORE * reason.necessary + _UNDECIDED_SCORE * reason.undecided
         return Measured(scores.to(task.x), overlap, reason=reason)
+
+    def _with_radius(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, rigorous: bool, show: bool) -> Ball:
+        """Replace the radius "auto" without a search: within a proven radius, every group is free."""
+        assert self.bounds is not None
+        quick = replace(self, bounds=without_search(self.bounds))
+        return super(Sufficient, quick)._with_radius(ball, graph, x, target, rigorous, show)
 
     def _order(self, task: Task, groups: int) -> Tensor | None:
         """Return the groups (n, G) from the first to be freed, if the user gave scores."""
@@ -108,3 +119,13 @@ class Sufficient(Explainer):
             )
         scores = scores[task.first : task.first + len(task.x)]
         return scores.argsort(dim=1, stable=True)
+
+
+def _check_moves(problem: ReasonProblem, sample: int) -> None:
+    """Raise InputError if no group can move."""
+    if not bool(problem.movable.any()):
+        raise InputError(
+            f"nothing is left to free: no value of sample {sample} can move in the ball, expected a radius above 0 and "
+            "values that the domain and the fixed inputs let move",
+            arguments=("eps=0.02",),
+        )
