@@ -1,0 +1,90 @@
+"""Sizes and seconds of sufficient sets, one sample at a time."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.errors import ProofmapError
+
+from .cases import Case, cifar, groups_of, mnist_file, mnist_mlp, normalised_cifar, table
+from .rows import Row
+
+COLUMNS = ("label", "predicted", "of", "kept", "necessary", "undecided", "within_rounding", "least", "bound")
+WARM_SECONDS = 5.0  # limit of an unmeasured call, which loads what a process loads once
+
+
+def case_of(task: Row) -> Case:
+    """Return the case of a task by its columns `case` and `network`, with the files that it names."""
+    case, network, data = str(task["case"]), str(task["network"]), str(task.get("data", ""))
+    if case == "published":
+        return mnist_file(str(task["networks"]), network, data, "train")
+    if case == "mlp":
+        return mnist_mlp(data, str(task.get("split", "test")))
+    if case == "cifar":
+        return cifar(network, data)
+    if case == "resnet":
+        return normalised_cifar(str(task["onnx"]), data)
+    return table(network)
+
+
+def sufficient(task: Row, order: Tensor | None = None) -> pm.Sufficient:
+    """Return the explainer of a task."""
+    case = case_of(task)
+    return pm.Sufficient(
+        case.on(str(task["device"])),
+        case.ball(float(str(task["eps"]))),
+        groups=groups_of(str(task["groups"])),
+        seconds=float(str(task["limit_s"])),
+        order=order,
+        progress=False,
+    )
+
+
+def measure(task: Row) -> Row:
+    """Explain one sample; a refusal leaves the columns of the set empty."""
+    case, index = case_of(task), int(str(task["index"]))
+    x = case.x[index][None].to(str(task["device"]))
+    _warm(task)
+    explainer = sufficient(task)
+    begin, used = time.perf_counter(), time.process_time()
+    try:
+        found = explainer.explain(x)
+    except ProofmapError as error:
+        none = dict.fromkeys(COLUMNS, "")
+        return {**none, "label": int(case.labels[index]), "seconds": "", "cpu_s": "", "error": str(error)[:80]}
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - used
+    return {**columns(found, int(case.labels[index])), "seconds": seconds, "cpu_s": cpu, "error": ""}
+
+
+def columns(found: pm.Explanation, label: int) -> Row:
+    """Return the columns that state the sets of one sample."""
+    reason = found.reason
+    assert reason is not None
+    within = reason.necessary & ~reason.adversarial
+    return {
+        "label": label,
+        "predicted": int(found.predicted[0]),
+        "of": reason.free.shape[1],
+        "kept": int(reason.size[0]),
+        "necessary": int(reason.necessary.sum()),
+        "undecided": int(reason.undecided.sum()),
+        "within_rounding": int(within.sum()),
+        "least": int(reason.least[0]),
+        "bound": float(reason.bound[0]),
+    }
+
+
+def _warm(task: Row) -> None:
+    """Explain another sample once in each process, so that loading is not measured."""
+    name = (task["case"], task["network"], task["groups"])
+    if name not in _WARM:
+        _WARM.add(name)
+        with suppress(ProofmapError):
+            sufficient({**task, "limit_s": WARM_SECONDS}).explain(case_of(task).x[-1:].to(str(task["device"])))
+
+
+_WARM: set[tuple[object, ...]] = set()

@@ -1,0 +1,101 @@
+"""Means of stored rows as Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean, median
+
+from .rows import numbers
+
+Stored = Mapping[str, str]
+
+
+def sizes(rows: Sequence[Stored]) -> str:
+    """Return a table with a line for each network, groups and radius."""
+    lines = []
+    for name in dict.fromkeys((row["network"], row["groups"], row["eps"]) for row in rows):
+        some = [row for row in rows if (row["network"], row["groups"], row["eps"]) == name]
+        done = [row for row in some if row["kept"] != ""]
+        if not done:
+            continue
+        kept, undecided = numbers(done, "kept"), numbers(done, "undecided")
+        lines.append(
+            {
+                "network": name[0],
+                "groups": f"{name[1]} ({done[0]['of']})",
+                "ε": f"{float(name[2]):.4g}",
+                "images": len(done),
+                "refused": len(some) - len(done),
+                "kept": f"{mean(kept):.1f}",
+                "undecided": f"{mean(undecided):.2f}",
+                "share undecided": f"{sum(undecided) / max(1.0, sum(kept)):.1%}",
+                "minimal": sum(value == 0 for value in undecided),
+                "smallest": sum(float(row["least"]) >= float(row["kept"]) for row in done),
+                "within rounding": f"{mean(numbers(done, 'within_rounding')):.2f}",
+                "CPU s, mean": f"{mean(numbers(done, 'cpu_s')):.2f}",
+                "median": f"{median(numbers(done, 'cpu_s')):.2f}",
+                "largest": f"{max(numbers(done, 'cpu_s')):.2f}",
+            }
+        )
+    return markdown(lines)
+
+
+def published(rows: Sequence[Stored]) -> str:
+    """Return the sizes, and the means beside the published ones."""
+    return f"{sizes(rows)}\n\n{beside_published(rows)}"
+
+
+def checks(rows: Sequence[Stored]) -> str:
+    """Return what the second check found for each network."""
+    lines = []
+    for network in dict.fromkeys(row["network"] for row in rows):
+        some = [row for row in rows if row["network"] == network]
+        lines.append(
+            {
+                "network": network,
+                "images": len(some),
+                "largest margin, attack": f"{max(numbers(some, 'attack')):.2g}",
+                "largest bound, HiGHS": f"{max(numbers(some, 'milp_bound')):.2g}",
+                "points": f"{sum(numbers(some, 'points')):.0f}",
+                "least margin of a point": f"{min(numbers(some, 'least_point')):.2g}",
+                "groups solved": f"{sum(numbers(some, 'milp_groups')):.0f}",
+                "least maximum": f"{min(numbers(some, 'milp_least_maximum')):.2g}",
+                "wrong claims": f"{sum(numbers(some, 'wrong')):.0f}",
+                "CPU s, attack": f"{sum(numbers(some, 'attack_cpu_s')):.0f}",
+                "CPU s, HiGHS": f"{sum(numbers(some, 'milp_cpu_s')):.0f}",
+            }
+        )
+    return markdown(lines)
+
+
+def beside_published(rows: Sequence[Stored]) -> str:
+    """Return a table with the published means, over the images that both published methods report."""
+    lines = []
+    for name in dict.fromkeys((row["network"], row["groups"]) for row in rows if row["groups"] == "pixels"):
+        some = [row for row in rows if (row["network"], row["groups"]) == name]
+        for label, wanted in (("all", False), ("classified right", True)):
+            both = [row for row in some if row["verix_size"] and row["fame_size"]]
+            done = [row for row in both if row["kept"] != "" and not (wanted and row["label"] != row["predicted"])]
+            if done:
+                columns = ("verix_size", "verix_s", "fame_size", "fame_s", "kept", "cpu_s", "seconds")
+                means = {column: f"{mean(numbers(done, column)):.3g}" for column in columns[1::2]}
+                means |= {column: f"{mean(numbers(done, column)):.1f}" for column in columns[0::2][:2]}
+                means["kept"] = f"{mean(numbers(done, 'kept')):.1f}"
+                means["seconds"] = f"{mean(numbers(done, 'seconds')):.3g}"
+                minimal = sum(row["undecided"] == "0" for row in done)
+                lines.append({"network": name[0], "images": f"{len(done)}, {label}", **means, "minimal": minimal})
+    return markdown(lines)
+
+
+def markdown(lines: Sequence[Mapping[str, object]]) -> str:
+    """Return rows as a Markdown table."""
+    if not lines:
+        return "no rows"
+    head = list(lines[0])
+    marks = ["---" if isinstance(lines[0][name], str) and not _numeric(lines[0][name]) else "---:" for name in head]
+    cells = [head, marks, *([str(line[name]) for name in head] for line in lines)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def _numeric(value: object) -> bool:
+    return str(value).replace(".", "").replace("-", "").replace("%", "").strip().isdigit()
