@@ -39,14 +39,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benchmarks.reason_sets import cases, measure, rows, second_check, summaries
+    from benchmarks.reason_sets import cases, measure, orders, rows, second_check, shift, summaries
     from benchmarks.reason_sets.rows import Row
 else:
-    from reason_sets import cases, measure, rows, second_check, summaries  # a script imports from its own folder
+    from reason_sets import cases, measure, orders, rows, second_check, shift, summaries  # a script imports from its own folder
     from reason_sets.rows import Row
 
 TOLERANCE = 1e-4  # a necessary group's largest margin may be below 0 by rounding errors, which are smaller
 RADII = {"cifar_cnn": 0.004, "cifar_provable": 2 / 255, "cifar_vit": 2 / 255}
+UNPUBLISHED = 30_000  # the first training image for orders and maps; the published tables have images below 100
+SCHOOL_CASES = (("published", "mnist-10x2", 0.05), ("published", "mnist-cnn", 0.05), ("mlp", "mnist_mlp", 0.02))
 OUT = Path(__file__).resolve().parents[1] / "docs" / "results" / "reasons"
 _FILES = ("networks", "data", "onnx")  # columns of a task that are paths: not stored
 
@@ -94,6 +96,40 @@ def check(args: argparse.Namespace) -> list[Row]:
     ]
 
 
+def orders_of(args: argparse.Namespace) -> list[Row]:
+    """Return a task for each order and training image."""
+    return [
+        {**_task(args, "published", network, "pixels", 0.05), "order": name, "index": index}
+        for network in args.network or cases.PUBLISHED
+        for index in range(args.start or UNPUBLISHED, (args.start or UNPUBLISHED) + args.images)
+        for name in orders.ORDERS
+    ]
+
+
+def schools(args: argparse.Namespace) -> list[Row]:
+    """Return a task for each map and training image; exact scores are for cells only."""
+    return [
+        {**_task(args, case, network, groups, eps), "top": top, "split": "train", "map": name, "index": index}
+        for groups, top in (("pixels", 10), ("cells7", 5))
+        if groups in (args.groups or ["pixels", "cells7"])
+        for case, network, eps in SCHOOL_CASES
+        if network in (args.network or [network])
+        for index in range(args.start or UNPUBLISHED, (args.start or UNPUBLISHED) + args.images)
+        for name in orders.MAPS
+        if groups != "pixels" or name != "EVA, exact"
+    ]
+
+
+def shifts(args: argparse.Namespace) -> list[Row]:
+    """Return a task for each picture of each source."""
+    return [
+        {**_task(args, "published", network, "pixels", 0.05), "source": source, "index": index}
+        for network in args.network or cases.PUBLISHED
+        for source in shift.SOURCES
+        for index in range(args.start, args.start + args.images)
+    ]
+
+
 def _grid(
     args: argparse.Namespace, case: str, networks: Sequence[str], groups: Sequence[str], eps: Sequence[float]
 ) -> list[Row]:
@@ -127,6 +163,9 @@ COMMANDS = {
     "resnet": Command(resnet, 10),
     "cifar": Command(cifar, 10),
     "tables": Command(tables, 40),
+    "orders": Command(orders_of, 20, orders.order, summaries.orders),
+    "schools": Command(schools, 30, orders.school, summaries.schools),
+    "shift": Command(shifts, 100, shift.shift, shift.show),
     "check": Command(check, 10, second_check.second_check, summaries.checks),
 }
 
@@ -155,7 +194,7 @@ def main() -> None:
     args = parser.parse_args()
     path, command = args.out / f"{args.command}.csv", COMMANDS[args.command]
     if not args.summary:
-        files: Row = {name: str(getattr(args, name) or "") for name in _FILES}
+        files: Row = {**{name: str(getattr(args, name) or "") for name in _FILES}, "part": args.part}
         rows.compute(path, command.tasks(args), _Work(args.command, files), args.processes)
     print(command.show(rows.read(path)))
 
@@ -163,6 +202,7 @@ def main() -> None:
 def _options(parser: argparse.ArgumentParser, images: int) -> None:
     parser.add_argument("--networks", type=Path, help="folder with the published networks and tables")
     parser.add_argument("--data", type=Path, help="folder with MNIST's or CIFAR-10's files")
+    parser.add_argument("--part", action="store_true", help="CIFAR-10's files hold a part of the data set")
     parser.add_argument("--onnx", type=Path, help="resnet_2b's file")
     parser.add_argument("--network", nargs="+", help="only these networks")
     parser.add_argument("--groups", nargs="+", help="pixels, or cells7 for a grid of 7 x 7")

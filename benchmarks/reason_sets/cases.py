@@ -63,16 +63,16 @@ def mnist_mlp(data: str, split: str) -> Case:
 
 
 @cache
-def cifar(network: str, data: str) -> Case:
+def cifar(network: str, data: str, verify: bool) -> Case:
     """A packaged network for CIFAR-10's images in [0, 1]."""
-    x, labels = pm.data.cifar10(data, "test")
+    x, labels = pm.data.cifar10(data, "test", verify=verify)
     return Case(getattr(pm.zoo, network)(), x, labels, _unit_ball)
 
 
 @cache
-def normalised_cifar(onnx: str, data: str) -> Case:
+def normalised_cifar(onnx: str, data: str, verify: bool) -> Case:
     """An ONNX network whose inputs are normalised pixels."""
-    x, labels = pm.data.cifar10(data, "test")
+    x, labels = pm.data.cifar10(data, "test", verify=verify)
     mean, std = (torch.tensor(value).view(3, 1, 1) for value in (CIFAR_MEAN, CIFAR_STD))
     low, high = ((end - mean) / std for end in (torch.zeros(3, 32, 32), torch.ones(3, 32, 32)))
 

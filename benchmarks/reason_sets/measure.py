@@ -25,9 +25,9 @@ def case_of(task: Row) -> Case:
     if case == "mlp":
         return mnist_mlp(data, str(task.get("split", "test")))
     if case == "cifar":
-        return cifar(network, data)
+        return cifar(network, data, not task.get("part"))
     if case == "resnet":
-        return normalised_cifar(str(task["onnx"]), data)
+        return normalised_cifar(str(task["onnx"]), data, not task.get("part"))
     return table(network)
 
 
@@ -48,7 +48,7 @@ def measure(task: Row) -> Row:
     """Explain one sample; a refusal leaves the columns of the set empty."""
     case, index = case_of(task), int(str(task["index"]))
     x = case.x[index][None].to(str(task["device"]))
-    _warm(task)
+    warm(task)
     explainer = sufficient(task)
     begin, used = time.perf_counter(), time.process_time()
     try:
@@ -78,7 +78,7 @@ def columns(found: pm.Explanation, label: int) -> Row:
     }
 
 
-def _warm(task: Row) -> None:
+def warm(task: Row) -> None:
     """Explain another sample once in each process, so that loading is not measured."""
     name = (task["case"], task["network"], task["groups"])
     if name not in _WARM:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import mean, median
+from math import nan
+from statistics import median
 
 from .rows import numbers
 
 Stored = Mapping[str, str]
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean, or nan for no values."""
+    return sum(values) / len(values) if values else nan
 
 
 def sizes(rows: Sequence[Stored]) -> str:
@@ -63,6 +69,46 @@ def checks(rows: Sequence[Stored]) -> str:
                 "wrong claims": f"{sum(numbers(some, 'wrong')):.0f}",
                 "CPU s, attack": f"{sum(numbers(some, 'attack_cpu_s')):.0f}",
                 "CPU s, HiGHS": f"{sum(numbers(some, 'milp_cpu_s')):.0f}",
+            }
+        )
+    return markdown(lines)
+
+
+def orders(rows: Sequence[Stored]) -> str:
+    """Return the mean size by order for each network."""
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    lines = []
+    for name in dict.fromkeys(row["order"] for row in rows):
+        line: dict[str, object] = {"order": name}
+        for network in networks:
+            some = [row for row in rows if (row["order"], row["network"]) == (name, network)]
+            line |= {
+                f"{network}, {len(some)} images": f"{mean(numbers(some, 'kept')):.1f}",
+                f"{network}, undecided": f"{sum(numbers(some, 'undecided')):.0f}",
+                f"{network}, CPU s": f"{mean(numbers(some, 'cpu_s')):.2f}",
+            }
+        lines.append(line)
+    return markdown(lines)
+
+
+def schools(rows: Sequence[Stored]) -> str:
+    """Return the mean size by map, and how many of a map's first groups are necessary."""
+    lines = []
+    for key in dict.fromkeys((row["groups"], row["network"], row["eps"], row["map"]) for row in rows):
+        some = [row for row in rows if (row["groups"], row["network"], row["eps"], row["map"]) == key]
+        own, default = (numbers(some, f"top_necessary_{name}") for name in ("own", "default"))
+        lines.append(
+            {
+                "groups": key[0],
+                "network": key[1],
+                "ε": key[2],
+                "order": key[3],
+                "images": len(some),
+                "kept": f"{mean(numbers(some, 'kept')):.2f}",
+                "undecided": f"{sum(numbers(some, 'undecided')):.0f}",
+                "top necessary, own set": f"{mean(own):.0%}" if own else "-",
+                "top necessary, default set": f"{mean(default):.0%}" if default else "-",
+                "CPU s": f"{mean(numbers(some, 'cpu_s')):.2f}",
             }
         )
     return markdown(lines)
