@@ -36,6 +36,7 @@ class Task:
     generator: torch.Generator  # goes on from batch to batch, so that its numbers depend on the batch
     rigorous: bool  # whether proofs cover all rounding errors
     first: int = 0  # the number of the batch's first sample in the call
+    count: int = 0  # the number of samples of the call
 
     @property
     def family(self) -> Family:

@@ -319,7 +319,9 @@ class Explainer(ABC):
                 piece = slice(start, start + step)
                 masks = mask if len(mask) == 1 else mask[piece]
                 around = ball_of_samples(ball, piece, x)
-                task = Task(graph, x[piece], around, masks, aim[piece], predicted[piece], generator, rigorous, start)
+                task = Task(
+                    graph, x[piece], around, masks, aim[piece], predicted[piece], generator, rigorous, start, len(x)
+                )
                 with bar.work(len(task.x)):
                     parts.append(self._measure(task))
                 _LOG.debug("%s: %d of %d samples", name, start + len(task.x), len(x))

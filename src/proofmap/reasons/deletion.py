@@ -7,11 +7,12 @@ point can show many groups necessary: a group that is necessary for some free se
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
 
+from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.point_network import PointNetwork
 from proofmap.reasons.prover import Answer, Prover
 
@@ -20,119 +21,128 @@ _POOL_STEPS, _PROOF_STEPS = 3, 8  # attack steps that renew the pool, and before
 _SHRINK = 4  # a prefix that cannot be proven is shortened to this part
 
 
-@dataclass(frozen=True, eq=False)
 class Deletion:
-    """The sets of a sample: free groups, and a point δ (d,) for each necessary group. The other groups are undecided."""
+    """The free, necessary and open groups of one sample, which grow with every question.
 
-    free: Tensor  # (G,) bool
-    witnesses: dict[int, Tensor]
+    Args:
+        balls: The balls of the points.
+        enough: A point shows a group necessary if a form exceeds this.
+        until: The time limit, a value of `time.monotonic`.
+        bound: Proven, of the largest form at x itself.
+    """
+
+    def __init__(self, balls: FreeBalls, enough: float, until: float, bound: float) -> None:
+        self.balls, self.enough, self.until = balls, enough, until
+        self.free: Tensor = torch.zeros(balls.groups, dtype=torch.bool, device=balls.mask.device)
+        self.witnesses: dict[int, Tensor] = {}  # a point δ (d,) for each necessary group
+        self.bound = bound  # proven, of the largest form on the ball of the free groups
+        self.open: list[int] = []  # groups that were neither freed nor refuted
+        self.pool: Tensor = torch.zeros_like(balls.lower)[None]  # points near the boundary, in the ball of free groups
+
+    @staticmethod
+    def of_all(balls: FreeBalls, bound: float) -> Deletion:
+        """Return the deletion that frees all groups; bound: proven, of the largest form on the whole ball."""
+        found = Deletion(balls, inf, inf, bound)
+        found.free = torch.ones_like(found.free)
+        return found
 
     @property
     def size(self) -> int:
         """The number of kept groups."""
         return int((~self.free).sum())
 
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time limit has passed."""
+        return time.monotonic() > self.until
 
-def delete_groups(prover: Prover, order: Tensor, until: float) -> Deletion:
-    """Free groups in the given order (n,), which may leave out groups that stay kept, until a time limit."""
-    return _Deletion(prover, order, until).run()
+    def go_through(self, prover: Prover, order: Tensor, size: int = 1) -> Tensor:
+        """Free groups in the given order (n,). Return the groups that were not reached in time.
 
-
-class _Deletion:
-    def __init__(self, prover: Prover, order: Tensor, until: float) -> None:
-        self.prover, self.until = prover, until
-        self.network: PointNetwork = prover.network
-        self.rest: Tensor = order
-        self.free: Tensor = torch.zeros_like(prover.possible)
-        self.pool: Tensor = prover.network.start
-        self.witnesses: dict[int, Tensor] = {}
-        self.open: list[int] = []  # groups that were neither freed nor refuted
-        self.enough: float = prover.limit + prover.tolerance
-
-    def run(self) -> Deletion:
-        self._go_through()
-        while len(self.open) and time.monotonic() < self.until:
-            before, self.rest = len(self.open), self.rest.new_tensor(self.open)
-            self.open = []
-            self._go_through()
-            if len(self.open) == before:
+        size: the number of groups that the first question asks for together.
+        """
+        rest, before = order, self.size
+        while len(rest):
+            allowed = prover.first_overflow(self.free, rest)
+            self.free[rest[:allowed]] = True
+            rest = rest[allowed:]
+            if not len(rest) or self.out_of_time:
                 break
-        return Deletion(self.free, self.witnesses)
-
-    def _go_through(self) -> None:
-        size = 1
-        while len(self.rest):
-            allowed = self.prover.first_overflow(self.free, self.rest)
-            self.free[self.rest[:allowed]] = True
-            self.rest = self.rest[allowed:]
-            if not len(self.rest) or time.monotonic() > self.until:
-                break
-            self._renew_pool()
-            if self._refute_next():
-                size = 1
+            self.renew_pool(prover.network)
+            left = self.refute(prover.network, rest)
+            if len(left) < len(rest):
+                prover.restrict(self._possible(prover))
+                size, rest = 1 if int(left[0] if len(left) else -1) != int(rest[0]) else size, left
                 continue
-            size = self._ask(size)
+            rest, size = self._ask(prover, rest, size)
+        if self.size < before:
+            self.bound = prover.bound(self.free)
+        return rest
 
-    def _renew_pool(self) -> None:
+    def try_again(self, prover: Prover) -> None:
+        """Ask for the open groups again as long as one of them is decided."""
+        while self.open and not self.out_of_time:
+            again, self.open = torch.tensor(self.open, device=self.free.device), []
+            self.open += self.go_through(prover, again).tolist()
+            if len(self.open) == len(again):
+                break
+
+    def renew_pool(self, network: PointNetwork) -> None:
         """Attack the ball of the free groups from the points of the pool, and keep the best points."""
-        balls = self.prover.stated.balls(self.free)
+        balls = self.balls.balls(self.free)
         start = self.pool.maximum(balls.lower).minimum(balls.upper)
-        value, points = self.network.attack(balls, start, _POOL_STEPS, torch.inf)
+        value, points = network.attack(balls, start, _POOL_STEPS, torch.inf)
         self.pool = points[value.topk(min(_POOL_POINTS, len(value))).indices]
 
-    def _refute_next(self) -> bool:
-        """Move each remaining group as well at the points of the pool; return whether the next group was refuted."""
-        if not self.prover.stated.additive:  # one more group would leave the ball
-            return False
-        more = self.network.one_group_more(self.prover.stated, self.pool, self.rest)
+    def refute(self, network: PointNetwork, groups: Tensor) -> Tensor:
+        """Move each of the groups (n,) as well at the points of the pool. Return the groups that are not refuted."""
+        if not (self.balls.additive and len(groups)):  # for other norms, one more group would leave the ball
+            return groups
+        more = network.one_group_more(self.balls, self.pool, groups)
         refuted = more.values > self.enough
-        if not bool(refuted.any()):
-            return False
-        first = bool(refuted[0])
         for k in refuted.nonzero().flatten().tolist():
-            self.witnesses[int(self.rest[k])] = more.point(k)
-        self.rest = self.rest[~refuted]
-        self._restrict()
-        return first
+            self.witnesses[int(groups[k])] = more.point(k)
+        return groups[~refuted]
 
-    def _restrict(self) -> None:
-        possible = self.prover.possible.clone()
+    def _possible(self, prover: Prover) -> Tensor:
+        possible = prover.possible.clone()
         possible[list(self.witnesses)] = False
-        self.prover.restrict(possible)
+        return possible
 
-    def _ask(self, size: int) -> int:
-        """Attack, then prove, that the next `size` groups can be freed together; return the next size to ask for."""
+    def _ask(self, prover: Prover, rest: Tensor, size: int) -> tuple[Tensor, int]:
+        """Attack, then prove, that the next `size` groups can be freed together: (the groups left, the next size)."""
         more = self.free.clone()
-        more[self.rest[:size]] = True
-        answer = self._refute_or_prove(more)
+        more[rest[:size]] = True
+        answer = self._refute_or_prove(prover, more)
         if answer.proven:
-            self.free, self.rest = more, self.rest[size:]
-            return 2 * size
+            self.free = more
+            return rest[size:], 2 * size
         if size > 1:
-            return max(1, size // _SHRINK)
-        group, self.rest = int(self.rest[0]), self.rest[1:]
+            return rest, max(1, size // _SHRINK)
+        group = int(rest[0])
         if answer.delta is None:
             self.open.append(group)
         else:
             self.witnesses[group] = answer.delta
-            balls = self.prover.stated.balls(self.free)
-            _, near = self.network.attack(
-                balls, answer.delta[None].maximum(balls.lower).minimum(balls.upper), _PROOF_STEPS, torch.inf
-            )
-            self.pool = torch.cat([self.pool, near])
-            self._restrict()
-        return 1
+            balls = self.balls.balls(self.free)
+            start = answer.delta[None].maximum(balls.lower).minimum(balls.upper)
+            self.pool = torch.cat([self.pool, prover.network.attack(balls, start, _PROOF_STEPS, torch.inf)[1]])
+            prover.restrict(self._possible(prover))
+        return rest[1:], 1
 
-    def _refute_or_prove(self, more: Tensor) -> Answer:
-        balls = self.prover.stated.balls(more)
-        _, form = self.network.gradient(self.pool)
-        moved = more & ~self.free
-        start = torch.where(moved[self.prover.stated.mask], balls.maximise(form, None)[1], self.pool)
-        value, points = self.network.attack(balls, start, _PROOF_STEPS, self.enough)
+    def _refute_or_prove(self, prover: Prover, more: Tensor) -> Answer:
+        balls = self.balls.balls(more)
+        start = self.pool
+        if self.balls.additive:
+            _, form = prover.network.gradient(self.pool)
+            moved = (more & ~self.free)[self.balls.mask]
+            start = torch.where(moved, balls.maximise(form, None)[1], self.pool)
+        value, points = prover.network.attack(balls, start, _PROOF_STEPS, self.enough)
         best = int(value.argmax())
         if float(value[best]) > self.enough:
             return Answer(proven=False, delta=points[best])
-        answer = self.prover.prove(more, self.until)
+        now = time.monotonic()
+        answer = prover.prove(more, now + prover.question_time_share * (self.until - now))
         if answer.proven:
             self.pool = torch.cat([self.pool, points[best : best + 1]])
         return answer

@@ -56,7 +56,8 @@ class FreeBalls:
         if self.family.norm == 2:
             return self.by_group(top.square())
         if self.family.norm == 1:
-            return top.new_zeros(len(top), self.groups).index_reduce_(1, self.mask, top, "amax")
+            where = self.mask.expand_as(top)
+            return top.new_zeros(len(top), self.groups).scatter_reduce(1, where, top, "amax")
         return self.by_group(top)
 
     def capacities(self, room: Tensor) -> Tensor:

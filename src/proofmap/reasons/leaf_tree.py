@@ -31,6 +31,7 @@ from proofmap.search.beta_crown import (
     split_points,
     unit_lines,
 )
+from proofmap.search.branching import Brancher
 from proofmap.search.lp import solve_leaf_lps
 from proofmap.search.unit_intervals import repair_crossings, tighten_intervals
 from proofmap.search.unstable_units import Units, repeat_interval
@@ -38,7 +39,11 @@ from proofmap.search.unstable_units import Units, repeat_interval
 _STEPS = 7  # Polyak steps on the leaves whose rows overflow, before they are split
 _MAX_OPEN_LEAVES = 3000  # a question that needs more open leaves stays undecided
 _TARGET_SHARE = 0.02  # steps aim at this share of the margin at x below the limit, which leaves room for more groups
-_TIGHTENED_ROWS = 2**26  # coefficients of unit rows that are bounded again after a split
+_TIGHTENED_UNITS = 24  # units of a large network whose intervals are tightened after a split: those that lose most
+_ROW_COEFFICIENTS = 2**22  # coefficients of unit rows that are bounded together
+_LOOKAHEAD_CANDIDATES = 8  # units whose halves are bounded before a leaf is split
+EASY_UNITS = 40  # with so few units, any unit that is split will do
+_SUM_SLACK = 1e-12  # relative: sums of loads in another order differ by less
 _LEAST_SQUARE = 1e-12  # gradients with a smaller square do not move their parameters
 _LEAST_GAP = 1e-9  # the gap of an open unit whose relaxation happens to be exact at the maximiser
 
@@ -91,10 +96,11 @@ class LeafTree(Prover):
     Args:
         enlarged: The balls of the proofs, enlarged by rounding errors if these count.
         stated: The balls of the points.
-        possible: (G,) bool, the groups that may ever be free.
+        possible: (G,) bool, the groups that may ever be free. The units' intervals hold on their ball.
         tolerance: A point refutes if a form exceeds the limit by more than this.
-        root: Tighter intervals of the units on the ball of the possible groups; by default those of the units.
     """
+
+    question_time_share = 0.1
 
     def __init__(
         self,
@@ -104,19 +110,16 @@ class LeafTree(Prover):
         possible: Tensor,
         limit: float,
         tolerance: float,
-        root: Interval | None = None,
     ) -> None:
         self.units: Units = units
         self.network: UnitNetwork = UnitNetwork(units)
         self.enlarged, self.stated = enlarged, stated
         self.limit, self.tolerance = limit, tolerance
-        rows = torch.arange(len(units.rows), device=units.rows.bias.device)
         at_x = self.network.values(torch.zeros_like(units.rows.weight[:1]))[0]
         self.aim: float = limit - _TARGET_SHARE * (limit - float(at_x.max()))
-        self._root: Interval = units.interval if root is None else root
+        self._root: Interval = units.interval
         self.possible: Tensor = possible
-        if not bool(possible.all()):
-            self.restrict(possible)
+        rows = torch.arange(len(units.rows), device=possible.device)
         x = repeat_interval(self._root, len(rows))
         self.leaves: Leaves = self._with_rows(rows, x, ParameterChoice.start(x))
 
@@ -127,9 +130,14 @@ class LeafTree(Prover):
             self.units,
             self.enlarged.balls(possible),
             Interval(self._root.lower[None], self._root.upper[None]),
-            at_once=max(1, _TIGHTENED_ROWS // max(1, self.units.inputs.weight[0].numel())),
+            at_once=self._at_once,
         )
         self._root = x.pick(0)
+
+    @property
+    def _at_once(self) -> int:
+        """The number of unit rows that are bounded together."""
+        return max(1, _ROW_COEFFICIENTS // max(1, self.units.inputs.weight.shape[1] + len(self.units)))
 
     def bound(self, free: Tensor) -> float:
         """Return the largest bound of all leaves on the ball of the free groups."""
@@ -144,9 +152,11 @@ class LeafTree(Prover):
 
     def first_overflow(self, free: Tensor, order: Tensor) -> int:
         """Return how many groups of the order (n,) the rows allow to be freed as well, one after another."""
+        assert bool(self.possible[order].all()), "rows hold for possible groups only"
         if self.enlarged.additive:
             total = self.values(free)[:, None] + self.leaves.loads[:, order].cumsum(1)
-            over = (total >= self.limit).any(0)
+            slack = _SUM_SLACK * (1 + self.leaves.constant.abs())
+            over = (total >= self.limit - slack[:, None]).any(0)
             return int(over.to(torch.uint8).argmax()) if bool(over.any()) else len(order)
         low, high = 0, len(order)  # free + order[:low] is allowed
         while low < high:
@@ -164,11 +174,13 @@ class LeafTree(Prover):
 
         The leaves are replaced only if the proof succeeds.
         """
+        assert not bool((free & ~self.possible).any()), "rows hold for possible groups only"
         over = self.values(free) >= self.limit
         if not bool(over.any()):
             return Answer(proven=True)
         done, open_ = [self.leaves.pick(~over)], self.leaves.pick(over)
         enlarged, stated = self.enlarged.balls(free), self.stated.balls(free)
+        brancher = Brancher(self.units, enlarged)
         while len(open_):
             open_, losses, delta = self._tighten(open_, enlarged, stated)
             if delta is not None:
@@ -186,7 +198,7 @@ class LeafTree(Prover):
             if len(open_) > _MAX_OPEN_LEAVES or (len(open_) and time.monotonic() > until):
                 return Answer(proven=False)
             if len(open_):
-                open_ = self._split(open_, losses.argmax(1))
+                open_ = self._split(open_, self._choose_units(open_, losses, brancher), losses)
         self.leaves = Leaves.join(done)
         return Answer(proven=True)
 
@@ -260,29 +272,39 @@ class LeafTree(Prover):
         if bool((reached > self.limit + self.tolerance).any()):
             return leaves, inside[reached.argmax()]
         chosen = torch.where(works[:, None], multipliers, leaves.choice.multipliers)
-        return self._with_rows(leaves.row, leaves.x, ParameterChoice(leaves.choice.slopes, chosen)), None
+        choice = ParameterChoice(leaves.choice.slopes, chosen)
+        return self._with_rows(leaves.row, leaves.x, choice), None
 
-    def _split(self, leaves: Leaves, unit: Tensor) -> Leaves:
+    def _choose_units(self, leaves: Leaves, losses: Tensor, brancher: Brancher) -> Tensor:
+        """Return the unit (L,) to split in each leaf: by its loss, or for large networks by bounding both halves."""
+        if len(self.units) <= EASY_UNITS:
+            return losses.argmax(1)
+        top = losses.topk(min(_LOOKAHEAD_CANDIDATES, losses.shape[1]), dim=1)
+        ahead = torch.where(top.values > 0, top.indices, -1)
+        known = leaves.constant + brancher.exact.supremum(leaves.form)
+        choice = leaves.choice.to(torch.float32)
+        return brancher.choose_units(leaves.row, leaves.x, choice, ahead, self.limit, known)
+
+    def _split(self, leaves: Leaves, unit: Tensor, losses: Tensor) -> Leaves:
         """Split every leaf at a unit (L,), and tighten the intervals of later units on the halves."""
         count = len(leaves)
         each = torch.arange(count, device=unit.device)
-        lower = leaves.x.lower.maximum(self._root.lower).repeat(2, 1)
-        upper = leaves.x.upper.minimum(self._root.upper).repeat(2, 1)
         at = split_points(self.units, leaves.x)[each, unit]
+        both = each.repeat(2)
+        lower = leaves.x.lower[both].maximum(self._root.lower)
+        upper = leaves.x.upper[both].minimum(self._root.upper)
         lower[each, unit] = torch.maximum(lower[each, unit], at)
         upper[each + count, unit] = torch.minimum(upper[each + count, unit], at)
         x, empty = repair_crossings(lower, upper)
-        both = each.repeat(2)
-        if self.units.deep and 2 * count * self.units.inputs.weight.numel() < _TIGHTENED_ROWS:
+        if self.units.deep:
             later = torch.zeros_like(lower, dtype=torch.bool)
             for level in self.units.levels:
-                later[:, level.columns] = (unit.repeat(2) < level.start)[:, None]
+                later[:, level.columns] = (unit[both] < level.start)[:, None]
+            if len(self.units) > EASY_UNITS:
+                top = losses.topk(_TIGHTENED_UNITS, dim=1).indices[both]
+                later &= torch.zeros_like(later).scatter_(1, top, value=True)
             x, gone = tighten_intervals(
-                self.units,
-                self.enlarged.balls(self.possible),
-                x,
-                at_once=max(1, _TIGHTENED_ROWS // max(1, self.units.inputs.weight[0].numel())),
-                wanted=later,
+                self.units, self.enlarged.balls(self.possible), x, at_once=self._at_once, wanted=later
             )
             empty = empty | gone
         kept = (~empty).nonzero().flatten()

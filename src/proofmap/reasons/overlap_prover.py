@@ -19,7 +19,6 @@ from proofmap.reasons.prover import Answer, Prover
 from proofmap.verify.overlap import family_overlap
 
 _STEP_SIZES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)  # PGD's steps in boxes that a bound leaves open, relative to the ball
-_SEARCH_TIME_SHARE = 0.1  # largest share of the remaining time for the search of one box
 _LEAST_SECONDS = 1e-3  # a search needs a positive time
 
 
@@ -28,6 +27,8 @@ class OverlapProver(Prover):
 
     With one-hot blocks, the ball is the union of those boxes whose changed groups are all free.
     """
+
+    question_time_share = 0.4
 
     def __init__(self, problem: ReasonProblem, tolerance: float) -> None:
         self.problem = problem
@@ -71,7 +72,7 @@ class OverlapProver(Prover):
         for k in open_.tolist():
             if search is None or time.monotonic() > until:
                 return Answer(proven=False)
-            seconds = max(_LEAST_SECONDS, _SEARCH_TIME_SHARE * (until - time.monotonic()))
+            seconds = max(_LEAST_SECONDS, (until - time.monotonic()) / (1 + len(open_)))
             how = replace(problem.how, method=Exact(search.gap, min(search.seconds, seconds)), enough=self.limit)
             one = boxes.pick(torch.tensor([k], device=free.device))
             over = family_overlap(problem.graph, one, problem.target, how, start=problem.start)

@@ -20,7 +20,7 @@ _LEAST_CAPACITY = 1e-7  # a row without capacity would make the program infeasib
 
 
 def group_prices(loads: Tensor, capacities: Tensor) -> Tensor | None:
-    """Return the price (G,) of every group for rows with these loads (L, G) and capacities (L,); None without answer."""
+    """Return the prices (G,) of the groups for rows with loads (L, G) and capacities (L,); None without an answer."""
     from scipy.optimize import linprog  # imported here, because it is slow and only this program needs it
 
     if len(loads) > _MOST_ROWS:

@@ -15,6 +15,7 @@ from proofmap.inputs.family import Family
 from proofmap.inputs.onehot_boxes import OneHotBoxes
 from proofmap.rounding.float32_sums import unit_roundoff
 from proofmap.rounding.search_errors import enlarge_balls
+from proofmap.rules import Interval
 from proofmap.search.exact import units_of_balls
 from proofmap.search.unstable_units import Units
 from proofmap.verify.overlap import OverlapSettings
@@ -85,17 +86,29 @@ class ReasonProblem:
         """Return the values of the forms in float64 at points (P, *shape): (P, R)."""
         return self.precise(points.double()).flatten(1) @ self.forms.double().T
 
+    @cached_property
+    def room(self) -> float:
+        """The limit minus the largest form at x."""
+        return self.limit - float(self.values(self.family.x).max())
+
     def units(self, balls: Family) -> Units | None:
         """Return the units on a part of the enlarged ball, with rows for all forms; None if the network has none."""
-        forms = self.forms.double()
-        _, hidden = solve_plans(
+        _, hidden = self._bounds(balls)
+        return units_of_balls(self.precise, balls, self.forms.double(), hidden, self.how.available, self.rigorous)
+
+    def upper_bound(self, balls: Family) -> float:
+        """Return a bound of all forms on a part of the enlarged ball."""
+        return float(self._bounds(balls)[0].max())
+
+    def _bounds(self, balls: Family) -> tuple[Tensor, dict[str, Interval]]:
+        """Return bounds of all forms on balls, and the intervals of hidden nodes."""
+        return solve_plans(
             self.precise,
             Cases(balls),
-            forms[None],
+            self.forms.double()[None],
             Backward(),
             "one-pass",
             self.how.available,
             rigorous=self.rigorous,
             keep_hidden=True,
         )
-        return units_of_balls(self.precise, balls, forms, hidden, self.how.available, self.rigorous)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -30,6 +31,7 @@ class Prover(ABC):
     limit: float
     tolerance: float
     possible: Tensor  # (G,) bool: the groups that may ever be free
+    question_time_share: ClassVar[float]  # largest share of the remaining time for one question
 
     @abstractmethod
     def first_overflow(self, free: Tensor, order: Tensor) -> int:

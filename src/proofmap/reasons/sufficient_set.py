@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.reasons.deletion import Deletion, delete_groups
+from proofmap.reasons.deletion import Deletion
 from proofmap.reasons.free_balls import FreeBalls
-from proofmap.reasons.leaf_tree import LeafTree
 from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.prices import group_prices, path_prices
 from proofmap.reasons.problem import ReasonProblem
-from proofmap.reasons.prover import Prover
 from proofmap.reasons.reason import Reason
+from proofmap.reasons.stages import delete_in_stages
 from proofmap.reasons.unit_network import UnitNetwork
 from proofmap.reasons.witnesses import store_witnesses
 from proofmap.rounding.point_bounds import rounding_of_bounds
@@ -27,18 +25,11 @@ _ROUNDING_SHARE = 0.95  # a point nearer to the limit than this share of the rou
 _TOLERANCE = 1e-9  # without rounding errors: a point has to exceed the limit by this much
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """A deletion with its prover."""
-
-    deletion: Deletion
-    prover: Prover
-
-
-def sufficient_set(problem: ReasonProblem, order: Tensor | None, seconds: float) -> Reason:
+def sufficient_set(problem: ReasonProblem, known: float, order: Tensor | None, seconds: float) -> Reason:
     """Find a small sufficient set of one sample within a time limit.
 
     Args:
+        known: A proven bound of the largest form on the whole ball. If it is below the limit, no group is kept.
         order: The groups (G,) from the first to be freed; None: by prices.
         seconds: The time limit. Groups that are left then are undecided.
 
@@ -47,18 +38,23 @@ def sufficient_set(problem: ReasonProblem, order: Tensor | None, seconds: float)
     """
     begin = time.monotonic()
     until = begin + seconds
-    _check_at_x(problem)
+    at_x = _bound_at_x(problem)
+    if known < problem.limit:
+        return _reason(problem, Deletion.of_all(FreeBalls(problem.stated), known), begin)
     units = None
     if problem.how.method.search is not None and problem.boxes.single:
         units = problem.units(problem.enlarged)
     if units is None:
-        found = _without_tree(problem, order, until)
-    else:
-        found = _with_tree(problem, units, order, until)
-    free = found.deletion.free | ~problem.movable
-    kept = {group: delta for group, delta in found.deletion.witnesses.items() if not bool(free[group])}
+        return _reason(problem, _without_tree(problem, order, until, at_x), begin)
+    return _reason(problem, _with_tree(problem, units, order, until, at_x), begin)
+
+
+def _reason(problem: ReasonProblem, found: Deletion, begin: float) -> Reason:
+    """Return the sets of a deletion, with stored points for its necessary groups."""
+    free = found.free | ~problem.movable
+    kept = {group: delta for group, delta in found.witnesses.items() if not bool(free[group])}
     stored = store_witnesses(problem, free, kept)
-    least = problem.limit + found.prover.tolerance
+    least = found.enough
     holds = stored.values > least
     necessary = torch.zeros_like(free)
     necessary[stored.groups[holds]] = True
@@ -69,15 +65,15 @@ def sufficient_set(problem: ReasonProblem, order: Tensor | None, seconds: float)
         points=stored.points[holds],
         point_of=torch.stack([torch.zeros_like(stored.groups), stored.groups], 1)[holds],
         values=stored.values[holds],
-        bound=whole([found.prover.bound(found.deletion.free)]),
+        bound=whole([found.bound]),
         limit=whole([problem.limit]),
         least=torch.zeros(1, dtype=torch.int64, device=free.device),
         seconds=whole([time.monotonic() - begin]),
     )
 
 
-def _check_at_x(problem: ReasonProblem) -> None:
-    """Raise InputError unless the forms are proven to be below the limit at x itself."""
+def _bound_at_x(problem: ReasonProblem) -> float:
+    """Return a proven bound of the forms at x itself; raise InputError unless it is below the limit."""
     value = float(problem.values(problem.family.x).max())
     if not value < problem.limit:
         raise InputError(
@@ -85,26 +81,30 @@ def _check_at_x(problem: ReasonProblem) -> None:
             f"{problem.limit:.4g}: explain the predicted class, or correct the input"
         )
     prover = OverlapProver(problem, _TOLERANCE)
-    if not prover.prove(torch.zeros_like(problem.movable), time.monotonic()).proven:
+    none = torch.zeros_like(problem.movable)
+    if not prover.prove(none, time.monotonic()).proven:
         raise InputError(
             f"nothing can be proven even if all groups are kept: the overlap at the input is {value:.4g}, and rounding "
             "errors may change the decision: rigorous=False does not cover rounding"
         )
+    return prover.bound(none)
 
 
-def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until: float) -> _Found:
-    stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
+def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until: float, at_x: float) -> Deletion:
+    """Return the best deletion by trees."""
     network = UnitNetwork(units)
+    stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
     tolerance = _TOLERANCE
     if problem.rigorous:
         tolerance = -_ROUNDING_SHARE * float(rounding_of_bounds(units, network.start))
     prices = path_prices(network, stated, problem.limit) if order is None else None
-    best: _Found | None = None
+    best: Deletion | None = None
     for _ in range(1 + (_RERUNS if order is None else 0)):
-        tree = LeafTree(units, enlarged, stated, problem.movable, problem.limit, tolerance)
-        found = _Found(delete_groups(tree, _movable_order(problem, order, prices), until), tree)
-        if best is None or found.deletion.size < best.deletion.size:
+        found, tree = delete_in_stages(problem, units, _movable_order(problem, order, prices), tolerance, until, at_x)
+        if best is None or (found.size, len(found.open)) < (best.size, len(best.open)):
             best = found
+        if tree is None:
+            break
         prices = group_prices(tree.leaves.loads, enlarged.capacities(problem.limit - tree.leaves.constant))
         if prices is None:
             break
@@ -112,10 +112,14 @@ def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until
     return best
 
 
-def _without_tree(problem: ReasonProblem, order: Tensor | None, until: float) -> _Found:
+def _without_tree(problem: ReasonProblem, order: Tensor | None, until: float, at_x: float) -> Deletion:
+    """Return the deletion by separate bounds of every question."""
     prover = OverlapProver(problem, _TOLERANCE)
     prices = path_prices(prover.network, prover.stated, problem.limit) if order is None else None
-    return _Found(delete_groups(prover, _movable_order(problem, order, prices), until), prover)
+    found = Deletion(prover.stated, problem.limit + _TOLERANCE, until, at_x)
+    found.open += found.go_through(prover, _movable_order(problem, order, prices)).tolist()
+    found.try_again(prover)
+    return found
 
 
 def _movable_order(problem: ReasonProblem, order: Tensor | None, prices: Tensor | None) -> Tensor:

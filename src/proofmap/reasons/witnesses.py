@@ -27,12 +27,10 @@ class Witnesses:
 
 
 def with_one_more(family: Family, free: Tensor, groups: Tensor) -> Family:
-    """Return the balls in which the free groups (G,) and one more group (W,) may move, without members."""
+    """Return the balls (W) of a family in which the free groups (G,) and one more group (W,) each may move."""
     assert family.mask is not None
-    mask = family.mask[0]
-    moves = free[mask] | (mask == groups.view(-1, *[1] * mask.ndim))
-    lower, upper = family.lower * moves, family.upper * moves
-    return Family(family.x.expand_as(lower), lower, upper, family.norm, family.eps.expand(len(groups)))
+    moves = free[family.mask] | (family.mask == groups.view(-1, *[1] * len(family.shape)))
+    return Family(family.x, family.lower * moves, family.upper * moves, family.norm, family.eps)
 
 
 def store_witnesses(problem: ReasonProblem, free: Tensor, deltas: dict[int, Tensor]) -> Witnesses:
@@ -40,20 +38,22 @@ def store_witnesses(problem: ReasonProblem, free: Tensor, deltas: dict[int, Tens
 
     A point was found with fewer free groups than there are at the end, so that its value can often be raised further.
     """
-    family = problem.family
+    family = problem.boxes.family
     if not deltas:
         none = free.nonzero().flatten()[:0]
         return Witnesses(none, family.x[:0], none.double())
     size = max(1, _VALUES_AT_ONCE // sum(node.size for node in problem.graph.nodes))
+    inner = inner_family(family)
     found = []
     for some in torch.tensor(list(deltas), dtype=torch.int64, device=free.device).split(size):
-        balls = with_one_more(family, free, some)
-        start = torch.stack([deltas[int(group)] for group in some]).view_as(balls.x)
-        exact = with_one_more(inner_family(family), free, some)
+        wanted = problem.stated.x + torch.stack([deltas[int(group)] for group in some]).view(-1, *family.shape)
+        box = _nearest_box(family.x.double(), wanted)
+        balls, exact = (with_one_more(one.pick(box), free, some) for one in (family, inner))
+        start = wanted - exact.x
         _, moved = run_pgd(_largest_form(problem), balls, start.to(balls.x), _STEP_SIZES, gradient_step)
         best, values = balls.x, torch.full_like(balls.eps, -torch.inf, dtype=torch.float64)
         for delta in (start, moved.double()):
-            points = round_into_ball(exact.x + delta.double(), exact, family.x.dtype)
+            points = round_into_ball(exact.x + delta, exact, family.x.dtype)
             reached = problem.values(points).amax(1)
             better = reached > values
             best = torch.where(better.view(-1, *[1] * len(family.shape)), points.to(best), best)
@@ -64,6 +64,15 @@ def store_witnesses(problem: ReasonProblem, free: Tensor, deltas: dict[int, Tens
         torch.cat([one.points for one in found]),
         torch.cat([one.values for one in found]),
     )
+
+
+def _nearest_box(centres: Tensor, points: Tensor) -> Tensor:
+    """Return the box (W,) of each point (W, *shape): the one whose categories it has."""
+    if len(centres) == 1:
+        return torch.zeros(len(points), dtype=torch.int64, device=points.device)
+    flat = centres.flatten(1)
+    blocks = (flat != flat[0]).any(0)  # the columns of blocks that may change
+    return torch.cdist(points.flatten(1)[:, blocks], flat[:, blocks], p=torch.inf).argmin(1)
 
 
 def _largest_form(problem: ReasonProblem) -> Callable[[Tensor], Tensor]:

@@ -30,6 +30,11 @@ from proofmap.verify.overlap import Overlap, OverlapSettings, probability_margin
 _NECESSARY_SCORE, _UNDECIDED_SCORE = 1.0, 0.5
 
 
+def _check_within(said: str, got: object) -> None:
+    if isinstance(got, bool) or not isinstance(got, int | float) or not 0 < got < float("inf"):
+        raise InputError(f"{said}={got!r}, expected a number above 0")
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Sufficient(Explainer):
     """A sufficient set S of kept groups: the class holds for every δ in B with δ = 0 on S. This is proven.
@@ -61,7 +66,7 @@ class Sufficient(Explainer):
     seconds: float = number(10.0, "a number above 0", lambda seconds: seconds > 0)
     order: Tensor | None = None
     objective: Objective = setting("margin", check_objective)
-    within: float | None = setting(None, lambda said, got: _check_within(said, got))
+    within: float | None = setting(None, _check_within)
     rigorous: bool | None = flag()
 
     def __post_init__(self) -> None:
@@ -97,7 +102,8 @@ class Sufficient(Explainer):
             for n in range(len(task.x)):
                 with progress.part(n / len(task.x), (n + 1) / len(task.x)):
                     problem = self._problem(task, n, how, overlap)
-                    parts.append(sufficient_set(problem, None if order is None else order[n], self.seconds))
+                    known, one = float(overlap.full[n]), None if order is None else order[n]
+                    parts.append(sufficient_set(problem, known, one, self.seconds))
         reason = Reason.join(parts, groups)
         scores = _NECESSARY_SCORE * reason.necessary + _UNDECIDED_SCORE * reason.undecided
         return Measured(scores.to(task.x), overlap, reason=reason)
@@ -119,21 +125,16 @@ class Sufficient(Explainer):
         """Return the groups (n, G) from the first to be freed, if the user gave scores."""
         if self.order is None:
             return None
-        each = slice(task.first, task.first + len(task.x))
-        scores = self.order.to(task.x).expand(len(task.x), -1) if self.order.ndim == 1 else self.order.to(task.x)[each]
-        if scores.shape != (len(task.x), groups):
+        scores = self.order.to(task.x).expand(task.count, -1) if self.order.ndim == 1 else self.order.to(task.x)
+        if scores.shape != (task.count, groups):
             raise InputError(
                 f"got order of shape {tuple(self.order.shape)}, expected scores of {groups} groups, for all samples or "
                 "for each"
             )
+        scores = scores[task.first : task.first + len(task.x)]
         return scores.argsort(dim=1, stable=True)
 
 
 def _quick(method: Method) -> Method:
     """Return the method without a search."""
     return Backward() if method.search is not None else method
-
-
-def _check_within(said: str, got: object) -> None:
-    if isinstance(got, bool) or not isinstance(got, int | float) or not 0 < got < float("inf"):
-        raise InputError(f"{said}={got!r}, expected a number above 0")

@@ -1,0 +1,70 @@
+"""Stages of a deletion: a tree for the groups that it can prove, then a search of its own for every further question.
+
+The relaxations of a tree hold on the ball of all its possible groups. On a large ball they may be hopeless, while the
+final set of free groups is much smaller. So the tree takes as many groups as the bound on their ball allows.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from proofmap.reasons.deletion import Deletion
+from proofmap.reasons.free_balls import FreeBalls
+from proofmap.reasons.leaf_tree import EASY_UNITS, LeafTree
+from proofmap.reasons.overlap_prover import OverlapProver
+from proofmap.reasons.problem import ReasonProblem
+from proofmap.search.unstable_units import Units
+
+_EXCESS_SHARE = 0.5  # the bound of a tree's ball exceeds the limit by at most this share of the room at x
+_PREFIX_SHARE = 0.5  # share of the groups that are left after the tree, which the first search asks for together
+
+
+def delete_in_stages(
+    problem: ReasonProblem, units: Units, order: Tensor, tolerance: float, until: float, at_x: float
+) -> tuple[Deletion, LeafTree | None]:
+    """Free groups in the given order; return the deletion and its tree, if there is one.
+
+    Groups that stay open are tried again at the end, when more groups are free: then they can often be refuted.
+
+    Args:
+        units: The units on the ball of all groups.
+        at_x: A proven bound of the largest form at x.
+    """
+    stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
+    run, tree = Deletion(stated, problem.limit + tolerance, until, at_x), None
+    count = len(order)
+    if len(units) > EASY_UNITS:
+        count = _promising(problem, order)
+        units = problem.units(enlarged.balls(_chosen(problem, order[:count])).family) or units
+    rest = order
+    if count:
+        tree = LeafTree(units, enlarged, stated, _chosen(problem, order[:count]), problem.limit, tolerance)
+        run.open += run.go_through(tree, order[:count]).tolist()
+        rest = order[count:]
+    if len(units) <= EASY_UNITS and tree is not None:
+        run.try_again(tree)
+        return run, tree
+    prover = OverlapProver(problem, tolerance)
+    run.open += run.go_through(prover, rest, max(1, int(_PREFIX_SHARE * len(rest)))).tolist()
+    run.try_again(prover)
+    return run, tree
+
+
+def _chosen(problem: ReasonProblem, groups: Tensor) -> Tensor:
+    found = torch.zeros_like(problem.movable)
+    found[groups] = True
+    return found
+
+
+def _promising(problem: ReasonProblem, order: Tensor) -> int:
+    """Return how many groups a tree takes: the most whose bound is promising, found by bisection."""
+    most = problem.limit + _EXCESS_SHARE * problem.room
+    low, high = 0, len(order)
+    while high - low > len(order) // 32:
+        middle = (low + high + 1) // 2
+        if problem.upper_bound(FreeBalls(problem.enlarged).balls(_chosen(problem, order[:middle])).family) < most:
+            low = middle
+        else:
+            high = middle - 1
+    return low

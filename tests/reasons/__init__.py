@@ -1,0 +1,1 @@
+"""Tests of sufficient and contrastive sets."""
