@@ -66,6 +66,8 @@ def checks(rows: Sequence[Stored]) -> str:
                 "least margin of a point": f"{min(numbers(some, 'least_point')):.2g}",
                 "groups solved": f"{sum(numbers(some, 'milp_groups')):.0f}",
                 "least maximum": f"{min(numbers(some, 'milp_least_maximum')):.2g}",
+                "below 0": f"{sum(numbers(some, 'milp_below_zero')):.0f}",
+                "rounding": f"{max(numbers(some, 'rounding')):.2g}",
                 "wrong claims": f"{sum(numbers(some, 'wrong')):.0f}",
                 "CPU s, attack": f"{sum(numbers(some, 'attack_cpu_s')):.0f}",
                 "CPU s, HiGHS": f"{sum(numbers(some, 'milp_cpu_s')):.0f}",
@@ -77,11 +79,14 @@ def checks(rows: Sequence[Stored]) -> str:
 def orders(rows: Sequence[Stored]) -> str:
     """Return the mean size by order for each network."""
     networks = list(dict.fromkeys(row["network"] for row in rows))
+    names = list(dict.fromkeys(row["order"] for row in rows))
     lines = []
-    for name in dict.fromkeys(row["order"] for row in rows):
+    for name in names:
         line: dict[str, object] = {"order": name}
         for network in networks:
-            some = [row for row in rows if (row["order"], row["network"]) == (name, network)]
+            done = [{row["index"] for row in rows if (row["network"], row["order"]) == (network, one)} for one in names]
+            common = set.intersection(*done)
+            some = [row for row in rows if (row["order"], row["network"]) == (name, network) and row["index"] in common]
             line |= {
                 f"{network}, {len(some)} images": f"{mean(numbers(some, 'kept')):.1f}",
                 f"{network}, undecided": f"{sum(numbers(some, 'undecided')):.0f}",
