@@ -120,7 +120,7 @@ def intervals(network: check.Network, x: Array) -> tuple[Array, Array]:
     """Return the checker's float32 intervals at the points."""
     flat = x.reshape(len(x), -1)
     ball = {"norm": "inf", "eps": "0", "domain": None, "relative": False, "half": None}
-    prover = check.Prover(network, check.Question(flat[0], ball, None, 0, 0, [1]), flat)
+    prover = check.Prover(network, check.Question(flat[0], ball, None, 0, check.Decision(0, [1])), flat)
     return prover.lower[-1].T, prover.upper[-1].T
 
 

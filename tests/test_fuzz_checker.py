@@ -201,6 +201,16 @@ def test_a_checker_that_believes_everything_is_seen(monkeypatch: pytest.MonkeyPa
     assert sum("lower ends" in one for one in found) > 1
 
 
+def test_a_checker_that_forgets_the_centre_of_an_output_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker.OutputLimit, "measured", lambda self, ends, rows, side=1: ends)
+    forgeries.base.cache_clear()
+    try:
+        found = [str(finding) for finding in tried("forgeries", range(300)).findings]
+    finally:
+        forgeries.base.cache_clear()
+    assert any("upper ends" in one for one in found)
+
+
 @pytest.mark.slow
 def test_a_prover_without_rounding_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds over the reals in the place of those for float32."""

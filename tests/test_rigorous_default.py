@@ -148,10 +148,36 @@ class Ratio(nn.Module):
 
 
 def test_where_rounding_leaves_a_function_undefined_the_error_names_the_fast_mode() -> None:
-    x = torch.rand(1, 4, generator=torch.Generator().manual_seed(0))
+    x, ibp = torch.rand(1, 4, generator=torch.Generator().manual_seed(0)), pm.bounds.IBP()
     with pytest.raises(BoundError, match=r"on one side of 0, .*, or rigorous=False, which does not cover rounding"):
-        pm.overlap(Ratio(), x, pm.Ball(0.0), bounds=pm.bounds.IBP())
-    assert pm.overlap(Ratio(), x, pm.Ball(0.0), bounds=pm.bounds.IBP(), rigorous=False).full.isfinite().all()
+        pm.overlap(Ratio(), x, pm.Ball(0.0), bounds=ibp, rigorous=True)
+    with pytest.raises(BoundError, match=r"or rigorous=False, which does not cover rounding"):
+        pm.EVA(Ratio(), pm.Ball(0.0), bounds=ibp, rigorous=True, progress=False).explain(x)
+    assert pm.overlap(Ratio(), x, pm.Ball(0.0), bounds=ibp, rigorous=False).full.isfinite().all()
+
+
+def test_where_rounding_leaves_a_function_undefined_the_default_is_the_fast_mode_and_says_so(tmp_path: Path) -> None:
+    x, ibp = torch.rand(1, 4, generator=torch.Generator().manual_seed(0)), pm.bounds.IBP()
+    said = rf"{NOTE}: with rounding errors there is no bound \(.*on one side of 0.*\); rigorous=False avoids"
+    with pytest.warns(pm.ProofmapWarning, match=said) as caught:
+        over = pm.overlap(Ratio(), x, pm.Ball(0.0), bounds=ibp)
+    assert [Path(one.filename).name for one in caught] == [Path(__file__).name]  # points at the user's line
+    assert not over.rigorous
+    assert NOTE in repr(over)
+    assert torch.equal(over.full, pm.overlap(Ratio(), x, pm.Ball(0.0), bounds=ibp, rigorous=False).full)
+    with pytest.warns(pm.ProofmapWarning, match=said):
+        found = pm.EVA(Ratio(), pm.Ball(0.0), groups=GROUPS, bounds=ibp, progress=False).explain(x)
+    assert found.settings["rigorous"] is found.overlap.rigorous is False
+    assert NOTE in repr(found)
+    found.save(tmp_path / "e.proofmap")
+    assert not pm.Explanation.load(tmp_path / "e.proofmap").overlap.rigorous
+
+
+def test_where_the_fast_mode_has_no_bound_either_its_own_error_is_raised() -> None:
+    x = torch.rand(1, 4, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(BoundError) as caught:
+        pm.overlap(Ratio(), x, pm.Ball(0.5), bounds=pm.bounds.IBP())
+    assert "rigorous=False" not in str(caught.value)
 
 
 class Length(nn.Module):

@@ -30,7 +30,7 @@ from fuzz.hunting.draw import Draw, Undrawn
 from proofmap.proof import check as checker
 from tests.bounds.exact import exact_maximum
 from tests.graph.onnx.files import Array
-from tests.proof.making import BALL, members_of, mlp_file, npy
+from tests.proof.making import BALL, members_of, mlp_file, npy, output_members
 from tests.proof.test_check_tree import grown, opens
 
 Members = list[tuple[str, bytes]]  # a zip may have two of one name
@@ -76,30 +76,45 @@ BALLS: tuple[dict[str, Any], ...] = (
     {**BALL, "norm": "2", "eps": "0.2"},
     {**BALL, "norm": "1", "eps": "0.2"},
 )
-BASES = 2 * len(BALLS)
+STATEMENTS: tuple[dict[str, Any], ...] = (
+    {"kind": "output", "entries": [0], "reduce": None, "direction": "up", "centre": "0.125"},
+    {"kind": "output", "entries": [1], "reduce": None, "direction": "down", "centre": "-0.1"},
+    {"kind": "output", "entries": [2], "reduce": None, "direction": "both", "centre": "0.0"},
+    {"kind": "output", "entries": [0, 2], "reduce": "mean", "direction": "both", "centre": "0.3"},
+    {"kind": "output", "entries": [1, 2, 0], "reduce": "maximum", "direction": "up", "centre": "0"},
+    {"kind": "label", "entry": 1, "on": True},
+    {"kind": "label", "entry": 2, "on": False},
+)
+DECISIONS = 2 * len(BALLS)  # certificates of a decision; those of the statements follow
+BASES = DECISIONS + 2 * len(STATEMENTS)
 
 
 @cache
 def base(number: int) -> Bundle:
-    """An honest certificate: of one ball after the other, with a tree for every second."""
+    """An honest certificate: of one ball after the other, with a tree for every second; then of each statement."""
     random, ball = np.random.default_rng([13, number]), BALLS[number % len(BALLS)]
-    x = random.integers(0, 9, 3).astype(np.float32) / np.float32(8)
+    x, mask = random.integers(0, 9, 3).astype(np.float32) / np.float32(8), np.array([0, 1, 0])
     with TemporaryDirectory() as folder:
         model = mlp_file(Path(folder) / "net.onnx", (3, 4, 3), number % 3)
-        target = int(_logits(model.read_bytes(), x[None])[0].argmax())
-        members = members_of(model, x, np.array([0, 1, 0]), target, ball)
-        if number >= len(BALLS):
+        if number < DECISIONS:
+            target = int(_logits(model.read_bytes(), x[None])[0].argmax())
+            members, split = members_of(model, x, mask, target, ball), number >= len(BALLS)
+        else:
+            which = number - DECISIONS
+            members = output_members(model, x, mask, STATEMENTS[which % len(STATEMENTS)], ball)
+            split = which >= len(STATEMENTS)
+        if split:
             members = _with_tree(members, model, x, random)
         return Bundle(list(members.items()), model.read_bytes(), npy(x))
 
 
 def _with_tree(members: dict[str, bytes], model: Path, x: Array, random: np.random.Generator) -> dict[str, bytes]:
     claim = json.loads(members["claim.json"])
-    question = checker.Question(x, claim["ball"], np.array([0, 1, 0]), 2, claim["target"], claim["rivals"])
-    proof = {"intervals": checker.read_array(members["intervals.npy"])}
-    split = grown(proof, [0] if opens(proof) else [], random)
-    split["roots"] = np.array(claim["rivals"])
     network = checker.read_network(model, x.shape)
+    statement = checker.read_statement(claim, network)
+    question = checker.Question(x, claim["ball"], np.array([0, 1, 0]), 2, statement)
+    proof = {"intervals": checker.read_array(members["intervals.npy"])}
+    split = grown(proof, [0] if opens(proof) else [], random, statement.rows)
     derived = checker.Prover(network, question).derive(split)
     split |= {"upper": derived[0], "reals-upper": derived[1]}
     return {**members, **{f"{name}.npy": npy(array) for name, array in split.items()}}
@@ -234,6 +249,45 @@ def larger_claim(draw: Draw, one: Bundle) -> Bundle:
         claim["groups"] = draw.pick([None, {"count": 1, "mask": "mask.npy"}, {"count": 3, "mask": "mask.npy"}])
     else:
         claim["model"]["prepare"] = draw.pick([{"mean": [0.0], "std": [1.0]}, {"mean": [0.1], "std": [0.5]}])
+    return one.put("claim.json", json.dumps(claim).encode())
+
+
+def other_statement(draw: Draw, one: Bundle) -> Bundle:
+    """Another output, direction, centre, region or state of a label, with the same numbers."""
+    claim = json.loads(one.member("claim.json"))
+    if "statement" not in claim:
+        raise Undrawn("a decision")
+    stated = claim["statement"]
+    numbers = [0, 1, 2, 3, -1, 2**70, True, 1.0, None, "0", [0]]
+    choices: dict[str, list[Any]] = {
+        "entries": [[0], [1], [2], [3], [-1], [0, 1], [2, 1], [0, 1, 2], [1, 1], [], [True], [0.0], 1, None, "01"],
+        "reduce": [None, "mean", "maximum", "minimum", "", 0, ["mean"]],
+        "direction": ["up", "down", "both", "UP", "", None, ["up"]],
+        "centre": [
+            "0",
+            "-1",
+            "1",
+            "0.3000001",
+            "1e-9",
+            "nan",
+            "inf",
+            "-inf",
+            "1e999",
+            "0x1.8p-3",
+            0.3,
+            None,
+            "",
+            "0.3 ",
+        ],
+        "kind": ["output", "label", "decision", "sufficient", None, ["output"]],
+        "entry": numbers,
+        "on": [True, False, None, 1, 0, "true"],
+    }
+    for name in draw.pick([[draw.pick(sorted(stated))], sorted(choices), ["entries", "reduce"], ["entry", "on"]]):
+        if name in stated or draw.chance(0.1):
+            stated[name] = draw.pick(choices.get(name, LEAVES))
+    if draw.chance(0.1):
+        claim["version"] = draw.pick([3, 4, 6, "5", 5.0])
     return one.put("claim.json", json.dumps(claim).encode())
 
 
@@ -380,7 +434,16 @@ CHANGES: dict[str, Change] = {
     change.__name__: change
     for change in (
         *(renamed_member, swapped_members, doubled_member, member_more_or_less, zip_bytes, claim_field, larger_claim),
-        *(claim_text, tightened, array_changed, array_bytes, other_files, model_changed, input_changed),
+        *(
+            other_statement,
+            claim_text,
+            tightened,
+            array_changed,
+            array_bytes,
+            other_files,
+            model_changed,
+            input_changed,
+        ),
     )
 }
 
@@ -449,7 +512,7 @@ def lie(one: Bundle) -> str:
     claim = json.loads(members["claim.json"])
     arrays = {name: np.load(io.BytesIO(data)) for name, data in members.items() if name.endswith(".npy")}
     x = np.load(io.BytesIO(one.x)).reshape(-1).astype(np.float64)
-    stated = json.dumps([claim["ball"], claim["groups"], claim["target"], claim["rivals"], claim["model"]["prepare"]])
+    stated = json.dumps([claim["ball"], claim["groups"], stated_rows(claim, one.model), claim["model"]["prepare"]])
     mask = arrays[claim["groups"]["mask"]].reshape(-1) if claim["groups"] else np.zeros(0, np.int64)
     ends = tuple((name, arrays[name].tobytes()) for name in _named(claim["ball"]) if name in arrays)
     most = overlaps(stated, one.model, x.tobytes(), np.asarray(mask, np.int64).tobytes(), ends)
@@ -465,6 +528,31 @@ def lie(one: Bundle) -> str:
     return ""
 
 
+def stated_rows(claim: dict[str, Any], model: bytes) -> list[tuple[dict[int, float], float]]:
+    """The rows of the statement, read a second time: coefficients of outputs by number, and a constant."""
+    if claim["version"] < 5:
+        return [({rival: 1.0, claim["target"]: -1.0}, 0.0) for rival in claim["rivals"]]
+    stated = claim["statement"]
+    if stated["kind"] == "label":
+        last = onnx.ModelProto.FromString(model).graph.node[-1].op_type
+        sign = -1.0 if stated["on"] else 1.0
+        return [({stated["entry"]: sign}, -sign * (0.5 if last == "Sigmoid" else 0.0))]
+    centre = float(_number(stated["centre"]))
+    if stated["reduce"] == "maximum":
+        return [({k: 1.0}, -centre) for k in stated["entries"]]
+    share = 1 / len(stated["entries"])
+    signs = {"up": [1.0], "down": [-1.0], "both": [1.0, -1.0]}[stated["direction"]]
+    return [(dict.fromkeys(stated["entries"], sign * share), -sign * centre) for sign in signs]
+
+
+def _weights(form: dict[str, float], count: int) -> Array:
+    """Coefficients of all outputs; the keys have been JSON."""
+    weights = np.zeros(count)
+    for k, value in form.items():
+        weights[int(k)] = value
+    return weights
+
+
 def _named(ball: dict[str, Any]) -> list[str]:
     return [name for name in [ball["eps"], *(ball["domain"] or [])] if isinstance(name, str)]
 
@@ -472,7 +560,7 @@ def _named(ball: dict[str, Any]) -> list[str]:
 @cache
 def overlaps(stated: str, model: bytes, x: bytes, mask: bytes, named: tuple[tuple[str, bytes], ...]) -> Array:
     """The overlap on B and every B_u (1 + G,): exact for dense networks over boxes, otherwise reached at points."""
-    ball, groups, target, rivals, prepare = json.loads(stated)
+    ball, groups, forms, prepare = json.loads(stated)
     arrays = {name: np.frombuffer(data) for name, data in named}
     at, groups_of = np.frombuffer(x), np.frombuffer(mask, np.int64)
     low, high = _box(ball, at, arrays)
@@ -482,14 +570,15 @@ def overlaps(stated: str, model: bytes, x: bytes, mask: bytes, named: tuple[tupl
         still = groups_of == member - 1 if member else np.zeros(len(at), bool)
         ends = np.where(still, at, low), np.where(still, at, high)
         if ball["norm"] == "inf" and layers is not None:
-            rows = [np.eye(len(layers[-1][1]))[c] - np.eye(len(layers[-1][1]))[target] for c in rivals]
-            found.append(max(exact_maximum(layers, row, *ends)[0] for row in rows))
+            rows = [(_weights(form, len(layers[-1][1])), shift) for form, shift in forms]
+            found.append(max(exact_maximum(layers, row, *ends)[0] + shift for row, shift in rows))
             continue
         points = _points(ball, at, *ends)
         if prepare is not None:
             points = (points - np.asarray(prepare["mean"] or 0)) / np.asarray(prepare["std"] or 1)
         logits = _logits(model, points.astype(np.float32))
-        found.append(float((logits[:, rivals] - logits[:, [target]]).max()))
+        rows = [(_weights(form, logits.shape[1]), shift) for form, shift in forms]
+        found.append(max(float((logits @ row + shift).max()) for row, shift in rows))
     return np.array(found)
 
 

@@ -63,7 +63,7 @@ def _outcome(file: File) -> tuple[str, str]:
 
 def intervals(network: checker.Network, points: Array) -> tuple[Array, Array]:
     """Ends (logits, P) of what float32 may compute at points (P, *shape)."""
-    question = checker.Question(points[0], BALL, None, 0, 0, [1])
+    question = checker.Question(points[0], BALL, None, 0, checker.Decision(0, [1]))
     prover = checker.Prover(network, question, points)
     return prover.lower[-1], prover.upper[-1]
 

@@ -117,6 +117,17 @@ class RoomError(BoundError):
     """No bound fits in the allowed memory."""
 
 
+class RoundingError(BoundError):
+    """Rounding errors leave no bound, for instance where they may carry a divisor to 0. The fast mode may have one.
+
+    `reason` is the message without the advice to take the fast mode.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"{reason}, or rigorous=False, which does not cover rounding")
+
+
 class ProofmapWarning(UserWarning):
     """The category of all warnings of Proofmap, so that one line disables them.
 

@@ -133,7 +133,7 @@ def test_a_bound_that_float32_cannot_prove_is_proven_in_float64(folder: Path, mo
         found = pm.overlap(network, x, ball, rigorous=rigorous, **how)
         if (x.dtype, rigorous) != (torch.float32, True):
             return found
-        return pm.Overlap(torch.ones(1), torch.zeros(1, 0), found.nominal, found.target, certified=True)
+        return pm.Overlap(torch.ones(1), torch.zeros(1, 0), found.nominal, found.target, True, rigorous=True)
 
     monkeypatch.setattr("proofmap.cli.commands.verify_decisions.overlap", overlap)
     (entry,) = answer("verify", MODEL, "digit.npy", "--eps", "0.01", "--no-radius")["inputs"]

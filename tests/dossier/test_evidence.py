@@ -47,15 +47,9 @@ def claimed(row: int, bounds: list[float], lower: list[float] | None, **changes:
     """Return a claim with the fields that the pages count."""
     ends = [(np.array(bounds), None if lower is None else np.array(lower))]
     ball = {"norm": "inf", "eps": "0.02", "half": None, "relative": False, "domain": None}
-    about = {
-        "target": 0,
-        "rivals": [1, 2],
-        "every": True,
-        "margin": 0.0,
-        "ball": ball,
-        "stated": ball,
-        "x": np.zeros(3),
-    }
+    stated: dict[str, Any] = {"target": 0, "rivals": [1, 2], "every": True, "margin": 0.0}
+    stated |= {name: changes.pop(name) for name in [*stated] if name in changes}
+    about = {"ball": ball, "stated": ball, "x": np.zeros(3), "statement": checker.Decision(**stated)}
     return checker.Claim(
         ends=ends, groups=len(bounds) - 1, input=f"{row}", file={"sha256": "f"}, **{**about, **changes}
     )

@@ -14,9 +14,11 @@ import torch
 from torch import nn
 
 import proofmap as pm
+from proofmap.bounds import engine
 from proofmap.errors import InputError
 from proofmap.explainers import auto as choose
 from proofmap.plots.figure_titles import title
+from proofmap.runtime import time_limit as limits
 from proofmap.verify import radius as radii
 from tests.foreign import file_graph, graph_of, inputs
 
@@ -85,6 +87,34 @@ def test_no_time_to_close_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = explain(small(), X[:1], progress=False)
     assert answer.proof.settings["bounds"] == "Backward()"
     assert "There was no time for a search" in answer.said[1]
+
+
+def test_bounds_that_do_not_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each layer takes an hour: the limit ends the walk at the next one, and the sentence says what is proven."""
+    radius = torch.as_tensor(explain(small(), X[:1], progress=False).proof.settings["eps"])
+    clock, layers = Clock(), []
+    for module in (choose, radii, limits):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(choose, "_seconds_of", lambda work: (work(), 0.01)[1])
+
+    def checked() -> None:
+        limits.check_time()
+        layers.append(clock.now)
+        clock.now += 3600
+
+    monkeypatch.setattr(engine, "check_time", checked)
+    answer = explain(small(), X[:1], progress=False)
+    assert answer.proof is None
+    assert answer.said[1] == "NOT proven: bounds of the decision did not fit the time."
+    assert len(layers) == 1
+
+    proven = radii.RadiusTrials(radius.flatten(), 1, 1.0, rigorous=True)
+    monkeypatch.setattr(choose, "radius_until", lambda *_, **__: proven)
+    answer = explain(small(), X[:1], progress=False)
+    assert answer.proof is None
+    assert answer.said[1].startswith("Proven: no input in the ball (ε = ")
+    assert answer.said[1].endswith("The scores of the proof did not fit the time: give more seconds.")
+    assert len(layers) == 2
 
 
 def test_what_has_no_rule_is_not_proven() -> None:

@@ -222,12 +222,14 @@ def test_integers_stay_fixed() -> None:
 
 
 def test_different_integers_are_explained_one_by_one() -> None:
-    explainer, inputs = pm.EVA(Network(), (*BALLS, None)), (IMAGES, ROWS, torch.tensor([[1, 2], [3, 4]]))
-    with pytest.raises(InputError, match=r"'tokens' of torch.int64 with different values for 2 samples") as caught:
-        explainer.explain(inputs)
-    advice = str(caught.value).rpartition("as in ")[2]
-    found = eval(advice, {"explainer": explainer, "inputs": inputs})
-    assert [int(one.predicted) for one in found] == Network()(*inputs).argmax(1).tolist()
+    explainer, given = pm.EVA(Network(), (*BALLS, None)), (IMAGES, ROWS, torch.tensor([[1, 2], [3, 4]]))
+    inputs: Any
+    for inputs in (given, dict(zip(("image", "table", "tokens"), given, strict=True))):
+        with pytest.raises(InputError, match=r"'tokens' of torch.int64 with different values for 2 samples") as caught:
+            explainer.explain(inputs)
+        advice = str(caught.value).rpartition("with the inputs ")[2]
+        found = [explainer.explain(eval(advice, {"inputs": inputs, "k": k})) for k in range(2)]
+        assert [int(one.predicted) for one in found] == Network()(*given).argmax(1).tolist()
 
 
 def test_a_graph_knows_its_integers() -> None:

@@ -33,6 +33,7 @@ from sklearn.linear_model import (  # noqa: E402
     SGDClassifier,
 )
 from sklearn.model_selection import GridSearchCV  # noqa: E402
+from sklearn.naive_bayes import GaussianNB  # noqa: E402
 from sklearn.neural_network import MLPClassifier, MLPRegressor  # noqa: E402
 from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
 from sklearn.preprocessing import (  # noqa: E402
@@ -171,6 +172,25 @@ def test_a_regressor_predicts_the_same(regressor: Any, outputs: int) -> None:
 def test_others_are_refused(estimator: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         pm.from_sklearn(estimator)
+
+
+@pytest.mark.parametrize("estimator", [RandomForestClassifier(2, random_state=0), GaussianNB()], ids=str)
+def test_others_are_read_from_files(estimator: Any, tmp_path: Path) -> None:
+    """The advice of the refusal works: trees are sampled, and what is a network has bounds."""
+    to_onnx = pytest.importorskip("skl2onnx").to_onnx
+    estimator = fitted(clone(estimator), SCALED)
+    with pytest.raises(InputError, match=r"skl2onnx.to_onnx.*pm.load: trees, kernels.*pm.EmpiricalEVA takes them"):
+        pm.from_sklearn(estimator)
+    rows = torch.from_numpy(SCALED[:2])
+    (tmp_path / "file.onnx").write_bytes(to_onnx(estimator, rows.numpy()).SerializeToString())
+    network = pm.load(tmp_path / "file.onnx")
+    found = pm.EmpiricalEVA(network, pm.Ball(0.5), samples=4).explain(rows)
+    assert found.predicted.tolist() == estimator.predict(rows.numpy()).tolist()
+    if isinstance(estimator, RandomForestClassifier):
+        said = pm.explain(network, rows, seconds=1.0, progress=False).said[1]
+        assert said.startswith("NOT proven: ai.onnx.ml.TreeEnsembleClassifier")
+    else:
+        assert bool((pm.overlap(network, rows, pm.Ball(1e-3)).full < 0).all())
 
 
 class Doubled(LogisticRegression):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.errors import InputError
+from proofmap.errors import InputError, ModelError
 from proofmap.explainers.baselines.baseline import Baseline
 from proofmap.explainers.factory import BASELINES
 from proofmap.graph.input_tensor import as_samples
@@ -121,7 +121,10 @@ def test_a_tensor_keeps_its_precision() -> None:
         (np.zeros((2, 8), np.uint8), r"x is an array of uint8, expected floats.*x.astype\('float32'\)"),
         (np.array([["a"]]), "x is an array of <U1, expected floats"),
         ([[0.0] * 8], "x is list, expected a float32 or float64 tensor, or a numpy array of floats"),
-        ([torch.zeros(2, 8), torch.zeros(2, 8)], r"x is a list of 2 parts, expected one tensor.*torch.cat"),
+        (
+            [torch.zeros(2, 8), torch.zeros(2, 8)],
+            r"x is a list of 2 parts, expected one tensor.*several inputs as a tuple",
+        ),
         (None, "x is NoneType, expected a float32 or float64 tensor"),
     ],
 )
@@ -141,7 +144,7 @@ def test_inputs_that_are_not_float_arrays_are_refused(x: Any, message: str) -> N
             call()
 
 
-def test_calls_of_one_input_refuse_several_with_advice() -> None:
+def test_a_model_of_one_input_refuses_several_with_advice() -> None:
     pair = (torch.zeros(2, 4), torch.zeros(2, 4))
     calls: list[Callable[[Any], object]] = [
         lambda x: pm.certified_radius(MODEL, x),
@@ -151,7 +154,12 @@ def test_calls_of_one_input_refuse_several_with_advice() -> None:
         lambda x: pm.explain(MODEL, x),
     ]
     for call in calls:
-        with pytest.raises(InputError, match=r"x is a tuple of 2 parts.*explainers such as pm.EVA take several.*torch"):
+        with pytest.raises(ModelError, match=r"the model fails on the inputs 'input' \(N, 4\), 'input 1' \(N, 4\)"):
             call(pair)
-        with pytest.raises(InputError, match=r"x is a dict of 2 parts"):
+        with pytest.raises(ModelError, match=r"the model fails on the inputs 'a' \(N, 4\), 'b' \(N, 4\)"):
             call(dict(zip("ab", pair, strict=True)))
+    with pytest.raises(InputError, match=r"x is a list of 2 parts, expected one tensor.*several inputs as a tuple"):
+        pm.explain(MODEL, list(pair))  # type: ignore[arg-type]
+    stored: Any = pm.explainers.as_attributor(torch.zeros(2, 8))
+    with pytest.raises(InputError, match=r"x is a tuple of 2 parts.*this call takes one input, so join them"):
+        stored.attribute(pair)

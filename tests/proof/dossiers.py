@@ -31,7 +31,7 @@ def small_dossier(folder: Path) -> Members:
     network, members, samples = checker.read_network(model, (4,)), {MODEL: model.read_bytes()}, []
     for row, values in enumerate(POINTS):
         x = np.array(values, np.float32)
-        question = checker.Question(x, {**SETTING, "eps": "0"}, None, 0, 0, [1, 2])
+        question = checker.Question(x, {**SETTING, "eps": "0"}, None, 0, checker.Decision(0, [1, 2]))
         predicted = int(checker.Prover(network, question, x[None]).lower[-1].argmax())
         target = (predicted + 1) % 3 if row == 1 else predicted
         made = members_of(model, x, np.array([0, 1, 1, 2]), target, SETTING)

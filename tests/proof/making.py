@@ -91,7 +91,8 @@ def question_of(
 ) -> checker.Question:
     """All other classes are rivals."""
     groups = 0 if mask is None else int(mask.max()) + 1
-    return checker.Question(x, ball, mask, groups, target, [c for c in range(classes) if c != target])
+    rivals = [c for c in range(classes) if c != target]
+    return checker.Question(x, ball, mask, groups, checker.Decision(target, rivals))
 
 
 def npy(array: Array) -> bytes:
@@ -107,6 +108,34 @@ def members_of(
     """A certificate of a model at x, version 3, all of its members. pairs: whether max pools are maxima of two."""
     network = checker.read_network(model, x.shape, None, pairs)
     question = question_of(x, target, network.nodes[-1].count, ball, mask)
+    stated = {
+        "version": 3,
+        "model": {"sha256": _hash(model.read_bytes()), "prepare": None},
+        "target": target,
+        "rivals": question.statement.rows,
+    }
+    return _packed(network, question, x, mask, ball, stated)
+
+
+def output_members(
+    model: Path, x: Array, mask: Array, fields: dict[str, Any], ball: dict[str, Any] = BALL
+) -> dict[str, bytes]:
+    """A certificate about outputs, version 5, all of its members. fields: those of the statement."""
+    network = checker.read_network(model, x.shape)
+    statement = checker.read_statement({"version": 5, "statement": dict(fields)}, network)
+    question = checker.Question(x, ball, mask, int(mask.max()) + 1, statement)
+    named = {"sha256": _hash(model.read_bytes()), "prepare": None, "exported_from": None}
+    return _packed(network, question, x, mask, ball, {"version": 5, "model": named, "statement": fields})
+
+
+def _packed(
+    network: checker.Network,
+    question: checker.Question,
+    x: Array,
+    mask: Array,
+    ball: dict[str, Any],
+    stated: dict[str, Any],
+) -> dict[str, bytes]:
     proof = proof_of(network, question)
     derived = checker.Prover(network, question).derive(proof)
     points = np.repeat(x[None], 1 + question.groups, 0)
@@ -116,20 +145,17 @@ def members_of(
         arrays[f"{prefix}lower.npy"] = checker.Prover(network, question, points, bool(kind)).overlaps()
     claim = {
         "format": "proofmap-certificate",
-        "version": 3,
         "made_with": {},
-        "model": {"sha256": _hash(model.read_bytes()), "prepare": None},
         "input": {"sha256": _hash(x.tobytes()), "shape": list(x.shape)},
         "ball": ball,
         "groups": {"count": question.groups, "mask": "mask.npy"},
-        "target": target,
-        "rivals": question.rivals,
         "claims": {
             "upper": "upper.npy",
             "lower": "lower.npy",
             "points": "points.npy",
             "reals": {"upper": "reals-upper.npy", "lower": "reals-lower.npy"},
         },
+        **stated,
     }
     arrays |= {f"{name}.npy": array for name, array in proof.items()}
     return {"claim.json": json.dumps(claim, sort_keys=True).encode(), **{n: npy(a) for n, a in arrays.items()}}

@@ -116,9 +116,8 @@ def derived(certificate: Certificate, folder: Path) -> np.ndarray:
         arrays = {name[:-4]: check.read_array(file.read(name)) for name in file.namelist() if name.endswith(".npy")}
     x = np.load(given)
     network = check.read_network(model, x.shape, claim["model"]["prepare"])
-    question = check.Question(
-        x, claim["ball"], arrays["mask"], claim["groups"]["count"], claim["target"], claim["rivals"]
-    )
+    statement = check.Decision(claim["target"], claim["rivals"])
+    question = check.Question(x, claim["ball"], arrays["mask"], claim["groups"]["count"], statement)
     return check.Prover(network, question).derive(arrays)
 
 
@@ -311,8 +310,12 @@ def test_what_no_certificate_speaks_of_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"got the name x.zip, expected one that ends in .proof"):
         e.certificate().save(tmp_path / "x.zip")
     double = pm.EVA(small().double(), pm.Ball(0.1), progress=False).explain(inputs().double())
-    with pytest.raises(InputError, match=r"got a network in torch.float64, expected float32"):
+    with pytest.raises(
+        InputError, match=r"got a network in torch.float64, expected float32.* by \.float\(\), and explain"
+    ):
         double.certificate()
+    single = pm.EVA(small().double().float(), pm.Ball(0.1), progress=False).explain(inputs().double().float())
+    assert single.certificate(progress=False).content
 
 
 def test_a_network_that_float32_may_overflow_in_is_undecided() -> None:

@@ -103,7 +103,8 @@ def test_every_bit_of_a_member_flipped_with_its_checksum_mended_proves_nothing_f
 def _parts(members: dict[str, bytes]) -> tuple[checker.Question, dict[str, Array]]:
     claim = json.loads(members["claim.json"])
     mask = checker.read_array(members["mask.npy"])
-    question = checker.Question(X, claim["ball"], mask, claim["groups"]["count"], claim["target"], claim["rivals"])
+    statement = checker.Decision(claim["target"], claim["rivals"])
+    question = checker.Question(X, claim["ball"], mask, claim["groups"]["count"], statement)
     return question, {"intervals": checker.read_array(members["intervals.npy"])}
 
 
@@ -259,14 +260,15 @@ def test_it_is_read_in_one_sitting() -> None:
     begins = {
         int(found[1]): source[: found.start()].count("\n") for found in re.finditer(r"(?m)^# Part (\d+)\. ", source)
     }
-    assert [*begins] == [*range(1, 12)]
+    assert [*begins] == [*range(1, 13)]
     code, ends = lines_of_code(source), [*begins.values(), source.count("\n") + 1]
     sizes = [sum(begin < line <= end for line in code) for begin, end in pairwise(ends)]
-    arithmetic, network, *reading, question, proof, certificate = sizes[:8]
+    arithmetic, network, *reading, question, statements, proof, certificate = sizes[:9]
     assert 400 < arithmetic + network + question + proof + certificate <= 640  # with sigmoid and tanh
+    assert 100 < statements <= 240
     assert 400 < sum(reading) <= 600
-    assert 300 < sum(sizes[8:]) <= 440
-    assert len(code) <= 1700
+    assert 300 < sum(sizes[9:]) <= 440
+    assert len(code) <= 1900
 
 
 def test_without_numpy_one_sentence_says_what_to_install() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -29,8 +30,8 @@ def opens(proof: Proof) -> int:
     return int(((low < 0) & (high > 0)).sum())
 
 
-def grown(proof: Proof, units: list[int], random: np.random.Generator) -> Proof:
-    """A tree for each of the rivals 1 and 2 that splits these open units, with slopes and multipliers at random."""
+def grown(proof: Proof, units: list[int], random: np.random.Generator, rows: Sequence[int] = (1, 2)) -> Proof:
+    """A tree for each of the rows that splits these open units, with slopes and multipliers at random."""
     tree: list[int] = []
 
     def grow(depth: int) -> None:
@@ -39,13 +40,13 @@ def grown(proof: Proof, units: list[int], random: np.random.Generator) -> Proof:
             grow(depth + 1)
             grow(depth + 1)
 
-    grow(0)
-    grow(0)
+    for _ in rows:
+        grow(0)
     shape = (tree.count(-1), opens(proof))
     slopes = random.integers(0, 256, shape).astype(np.uint8)
     multipliers = (random.normal(size=shape) * random.choice([0, 0.1, 1], shape)).astype(np.float16)
     return {
-        **proof, "roots": np.array([1, 2]), "tree": np.array(tree), "slopes": slopes, "multipliers": multipliers
+        **proof, "roots": np.array(rows), "tree": np.array(tree), "slopes": slopes, "multipliers": multipliers
     }  # fmt: skip
 
 
@@ -147,9 +148,9 @@ def test_a_rival_without_a_tree_is_bounded_on_the_whole_ball(roots: list[int], t
     more = {"roots": np.array(roots), "slopes": slopes, "multipliers": slopes, "tree": np.full(len(roots), -1)}
     found = checker.Prover(network, question).derive({**proof, **more})
     assert (found == checker.Prover(network, question).derive(proof)).all()
-    other = next(c for c in question.rivals if c not in roots)
-    alone = question_of(question.x.reshape(question.shape).astype(np.float32), question.target, 3)
-    alone.rivals = [other]
+    other = next(c for c in question.statement.rows if c not in roots)
+    alone = question_of(question.x.reshape(question.shape).astype(np.float32), 0, 3)
+    alone.statement = checker.Decision(0, [other])
     assert (found >= checker.Prover(network, alone).derive(proof)).all()
 
 

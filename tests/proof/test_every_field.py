@@ -151,7 +151,7 @@ def test_every_single_bit_of_what_is_packed_proves_nothing_false(step: int, fold
             if checked(folder, write(folder / "changed.proof", changed)) is not None:
                 claim = json.loads(changed["claim.json"])
                 mask, *upper = (checker.read_array(changed[f"{part}.npy"]) for part in ("mask", "upper", "reals-upper"))
-                question = checker.Question(X, claim["ball"], mask, 2, 0, [1])
+                question = checker.Question(X, claim["ball"], mask, 2, checker.Decision(0, [1]))
                 intervals = checker.read_array(members["intervals.npy"])
                 honest = checker.Prover(network, question).derive({"intervals": intervals})
                 assert (honest <= np.stack(upper)).all() or name == "intervals.npy", at

@@ -35,7 +35,7 @@ class Files:
         self.model = mlp_file(folder / "net.onnx", (4, 6, 5, 3), 7)
         self.given.write_bytes(npy(X))
         network = checker.read_network(self.model, X.shape)
-        question = checker.Question(X, {**BALL, "eps": "0"}, None, 0, 0, [1, 2])
+        question = checker.Question(X, {**BALL, "eps": "0"}, None, 0, checker.Decision(0, [1, 2]))
         self.target = int(checker.Prover(network, question, X[None]).lower[-1].argmax())
 
     def make(

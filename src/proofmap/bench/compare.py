@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from time import perf_counter
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -23,19 +23,24 @@ from proofmap.explainers.explained_ball import default_ball
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.classes import require_classes, target_of
 from proofmap.graph.input_tensor import as_samples
-from proofmap.inputs.array_types import SampleSource, Target
+from proofmap.graph.joined_inputs import JoinedInputs, join_inputs, of_one_input
+from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups
+from proofmap.inputs.several_inputs import Balls, GroupsOfInputs, is_several
 from proofmap.metrics import METRICS, FunctionMetric, Metric
 from proofmap.metrics.function_metric import MetricFunction
 from proofmap.metrics.randomisation import Remade
 from proofmap.metrics.validation import check_groups
+from proofmap.registry import EXPLAINER_ENTRIES
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_count, check_flag
 from proofmap.storage.records import JSON
 from proofmap.verify.objective import decides
 
 AnyMetric: TypeAlias = str | Metric[Any] | MetricFunction
+
+_WITH_BALL = frozenset(name for name, entry in EXPLAINER_ENTRIES.items() if entry.ball)
 
 _MISSING_SUBJECTS = {  # why a metric applies to none of the methods
     "method": "it explains networks with other weights, and a function, a Captum object or stored maps belong to one "
@@ -46,19 +51,21 @@ _MISSING_SUBJECTS = {  # why a metric applies to none of the methods
 
 def compare(
     model: nn.Module | Graph,
-    x: SampleSource,
+    x: Inputs,
     methods: AnyMethod | Sequence[AnyMethod] | Mapping[str, AnyMethod],
     metrics: AnyMetric | Sequence[AnyMetric] = ("deletion", "insertion"),
     *,
     target: Target = None,
-    ball: Ball | None = None,
-    groups: Groups = None,
+    ball: Balls | None = None,
+    groups: GroupsOfInputs = None,
     seed: int = 0,
     progress: bool = True,
 ) -> Table:
     """Compare methods by metrics on samples x (N, *shape). Return a table with means, 95 % intervals and all values.
 
-    x: samples, or a DataLoader with batches of x or (x, y), in a fixed order. All batches are read before the work.
+    x: samples, or a DataLoader with batches of x or (x, y), in a fixed order. All batches are read before the work. For
+    a model of several inputs a tuple or a dictionary; then `ball` and `groups` are tuples, and metrics are about the
+    joined vector of the inputs, in which each entry is a variable.
     methods: names such as "eva" and "rise", or any object that `pm.explainers.as_attributor` accepts, such as Captum's
     attributions, which get the name of their class as a label. {label: method} sets other labels.
     metrics: names, metric objects, or functions (model, x, target, attributions) -> one number per sample, of which
@@ -80,7 +87,86 @@ def compare(
     >>> table.values["eva"]["deletion"].shape
     (2,)
     """
-    x = as_samples(x, model)
+    if is_several(x):
+        joined = join_inputs(model, x)
+        if not joined.is_one:
+            return _compared_inputs(model, joined, methods, metrics, target, ball, groups, seed, progress)
+        ball, groups = None if ball is None else joined.ball(ball), joined.mask(groups, ball)
+        model, x = joined.model, joined.x
+    return _compared(model, as_samples(x, model), methods, metrics, target, *of_one_input(ball, groups), seed, progress)
+
+
+def _compared_inputs(
+    model: nn.Module | Graph,
+    joined: JoinedInputs,
+    methods: Any,
+    metrics: Any,
+    target: Target,
+    balls: Any,
+    groups: Any,
+    seed: int,
+    progress: bool,
+) -> Table:
+    """Compare methods on the joined vectors of several inputs."""
+    if balls is None:
+        each = iter(joined.values)
+        balls = tuple(default_ball(next(each)) if part.constant is None else None for part in joined.parts)
+    graph = as_graph(joined.model, joined.x)
+    ball, mask = joined.ball(balls), joined.mask(groups, balls)
+
+    def on_vectors(method: Any) -> Any:
+        if isinstance(method, str):
+            return method
+        if isinstance(method, tuple):
+            return joined.join(method)
+        if isinstance(method, Explainer) and method.model is model:
+            return replace(method.for_joined(joined), model=graph)
+        if isinstance(method, Baseline) and method.model is model:
+            return replace(method.for_joined(joined), model=graph)
+        if isinstance(method, Tensor | np.ndarray):
+            raise InputError(
+                f"got one map for {len(joined.parts)} inputs, expected a tuple with a map for each: (first, second)"
+            )
+        call = getattr(method, "attribute", method)
+        if not callable(call):
+            return method
+        named = call is not method  # an object takes target by keyword, a function by position
+        return _OnVectors(lambda x, c: joined.join(call(x, target=c) if named else call(x, c)), joined)
+
+    vectors = {label: on_vectors(method) for label, method in _labelled(methods).items()}
+    table = _compared(graph, joined.x, vectors, metrics, target, ball, mask, seed, progress, joined.spans(balls))
+    return table if isinstance(model, Graph) else replace(table, model=type(model).__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class _OnVectors:
+    """A user's method for several inputs, as one for their joined vectors."""
+
+    call: Any
+    joined: JoinedInputs
+
+    def attribute(self, inputs: Tensor, target: Any = None) -> Tensor:
+        """Return the joined maps."""
+        parts = self.joined.inputs_at(inputs.detach())
+        floats = tuple(part.clone().requires_grad_() if part.is_floating_point() else part for part in parts)
+        with torch.enable_grad():
+            maps: Tensor = self.call(floats, target).detach()
+        return maps
+
+
+def _compared(
+    model: nn.Module | Graph,
+    x: Tensor,
+    methods: Any,
+    metrics: Any,
+    target: Target,
+    ball: Ball | None,
+    groups: Groups,
+    seed: int,
+    progress: bool,
+    spans: tuple[Tensor, Tensor] | None = None,
+) -> Table:
+    """Compare methods on samples. spans: the finite ranges of the entries of joined vectors, for baselines."""
     if ball is not None and not isinstance(ball, Ball):
         raise InputError(f"got ball={ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
     if groups is not None:
@@ -88,14 +174,19 @@ def compare(
     check_count("compare got seed", seed, 0)
     check_flag("compare got progress", progress)
     around = default_ball(x) if ball is None else ball
-    named, chosen = _labelled(methods), _chosen(metrics, around, (float(x.min()), float(x.max())), seed)
+    free = around if spans is None else Ball(0.0, domain=spans)  # the range in which baselines draw
+    values = (float(x.min()), float(x.max()))
+    named, chosen = _labelled(methods), _chosen(metrics, _with_one_radius(around), values, seed)
     if not named or not chosen:
         raise InputError("got no method or no metric, expected at least one of each, such as ['eva'] and ['deletion']")
     heads = columns(chosen)
     given = {label: as_attributor(method, model) for label, method in named.items() if not isinstance(method, str)}
     graph = require_classes(as_graph(model, x)).to(x.device, x.dtype)
     attributors = {
-        label: _seeded(as_attributor(method, graph, ball=around, groups=groups), seed)
+        label: _seeded(
+            as_attributor(method, graph, ball=around if method in _WITH_BALL else free, groups=groups),
+            seed,
+        )
         if isinstance(method, str)
         else _on(graph, given[label], model)
         for label, method in named.items()
@@ -106,7 +197,7 @@ def compare(
             raise InputError(f"the metric {head.name!r} applies to none of the methods: {why}")
     with torch.no_grad():
         aim = target_of(target, graph(x).flatten(1))
-    values: dict[str, dict[str, Values]] = {}
+    measured_values: dict[str, dict[str, Values]] = {}
     seconds: dict[str, float | None] = {}
     with ProgressBar(len(attributors) * (1 + len(chosen)), "compare", show=progress, unit="step") as bar:
         for label, attributor in attributors.items():
@@ -116,14 +207,23 @@ def compare(
                     warm_up(attributor, x, aim)
                 maps, took = timed(attributor, x, aim)
             seconds[label] = None if stored else took / len(x)
-            values[label] = {}
+            measured_values[label] = {}
             for head, metric in zip(heads, chosen, strict=True):
                 with bar.work():
                     measured = values_of(metric, graph, x, aim, attributor, maps)
                 if measured is not None:
-                    values[label][head.name] = measured
-    table = tabulate("", heads, values, seconds, seed=seed)
+                    measured_values[label][head.name] = measured
+    table = tabulate("", heads, measured_values, seconds, seed=seed)
     return table if isinstance(model, Graph) else replace(table, model=type(model).__name__)
+
+
+def _with_one_radius(ball: Ball) -> Ball:
+    """Return the ball with a number as its radius if all variables that move have the same, as metrics need it."""
+    radii = ball.eps
+    if not isinstance(radii, Tensor) or radii.ndim < 2:
+        return ball
+    each = radii[radii > 0].unique()
+    return replace(ball, eps=float(each)) if len(each) == 1 else ball
 
 
 _Seeded = TypeVar("_Seeded")
@@ -275,4 +375,5 @@ def _metric(metric: Any, ball: Ball, values: tuple[float, float]) -> Metric[Any]
                 "ball=pm.Ball(0.02) with a number"
             )
         return kind.for_ball(ball, values)
-    return kind.for_ball(ball, values) if kind.subject == "explainer" else kind()
+    outside = min(values) < 0 or max(values) > 1  # the defaults of all metrics are made for values in [0, 1]
+    return kind.for_ball(ball, values) if kind.subject == "explainer" or outside else kind()

@@ -18,7 +18,7 @@ from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Bounder, Pass
 from proofmap.bounds.state import BoundState
-from proofmap.errors import BoundError, RoomError
+from proofmap.errors import BoundError, RoomError, RoundingError
 from proofmap.graph.ir import Graph
 from proofmap.graph.rewrite.bilinear import with_entrywise_products
 from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
@@ -27,7 +27,7 @@ from proofmap.rules import Interval
 from proofmap.runtime import progress
 from proofmap.runtime.memory import bytes_needed, keep_freed, run_in_chunks, run_rows
 from proofmap.runtime.precision import full_precision, plain_sums
-from proofmap.runtime.time_limit import time_limit
+from proofmap.runtime.time_limit import check_time, time_limit
 
 Sharing = Literal["shared", "one-pass", "separate"]
 
@@ -114,7 +114,7 @@ def _advice_on_rounding(rigorous: bool) -> Iterator[None]:
     except BoundError as error:
         if not rigorous or isinstance(error, RoomError):
             raise
-        raise BoundError(f"{error}, or rigorous=False, which does not cover rounding") from error
+        raise RoundingError(str(error)) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,13 +261,15 @@ def bound_nodes(
 ) -> tuple[BoundState, dict[Pass, Bounder]]:
     """Bound all nodes from the input to the output. Returns the state and the bounder of each pass.
 
-    until: a time of `time.monotonic`. Hidden nodes that are not tightened by then keep their intervals.
+    until: a time of `time.monotonic`. Hidden nodes that are not tightened by then keep their intervals. TimeoutError
+    ends the walk between two nodes if a `time_limit` of the caller is over.
     """
     state = BoundState(
         graph, cases, budget, for_members=for_members, arithmetic=plan.interval_hidden, rigorous=plan.rigorous
     )
     bounders = {one: one.begin(state) for one in plan.passes}
     for node in graph.nodes:
+        check_time()
         with layers.at(node.name):
             if node_facts.is_nonlinear(node):
                 with suppress(TimeoutError), time_limit(until):

@@ -123,8 +123,10 @@ def _compare(results: Results, certificates: RunCertificates) -> None:
             raise _changed(file.path, now, f"the run was made with {file.sha256}")
     targets, radii, inputs = results["target"], results["eps"], results.inputs
     for one in certificates.claimed:
-        eps = one.claim.stated["eps"]
-        about: dict[str, tuple[Any, Any]] = {"target": (one.claim.target, targets[one.row])}
+        eps, statement = one.claim.stated["eps"], one.claim.statement
+        if not isinstance(statement, check.Decision):
+            raise FileError(f"{one.certificate} is about outputs, expected a decision: run again, into a new folder")
+        about: dict[str, tuple[Any, Any]] = {"target": (statement.target, targets[one.row])}
         about |= {"eps": (check.radius(eps), radii[one.row])} if isinstance(eps, str) else {}
         about |= {} if inputs[one.row] is None else {"input": (one.claim.input, inputs[one.row])}
         for name, (claimed, found) in about.items():

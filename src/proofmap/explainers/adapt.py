@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from proofmap.errors import InputError
 from proofmap.explainers.attributor import Attributor, checked_maps
@@ -20,6 +20,7 @@ from proofmap.explainers.factory import build_method
 from proofmap.graph import Network
 from proofmap.graph.classes import classes_of
 from proofmap.graph.input_tensor import as_samples
+from proofmap.graph.torch import logits_module
 from proofmap.inputs.array_types import Samples, Target, to_tensor
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups
@@ -164,5 +165,6 @@ class _ExternalCall:
                 f"{self.name} got no target and no model to predict one, expected one of both: give target=... here, "
                 "or as_attributor(..., model=...)"
             )
+        run = logits_module(self.model, x) if isinstance(self.model, nn.Module) else self.model
         with torch.no_grad():
-            return self.model(x).flatten(1).argmax(1)
+            return run(x).flatten(1).argmax(1)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil
-from typing import TYPE_CHECKING, Any, Literal
+from math import ceil, inf
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from proofmap.bounds import Exact
-from proofmap.errors import BoundError, ProofmapError, first_line
+from proofmap.errors import BoundError, InputError, ProofmapError, first_line
 from proofmap.explainers.baselines import FirstOrder
 from proofmap.explainers.explainer import Explainer, check_model
 from proofmap.explainers.explanation import Explanation
@@ -22,21 +22,25 @@ from proofmap.explainers.methods.empirical import EmpiricalEVA
 from proofmap.explainers.methods.eva import EVA
 from proofmap.explainers.methods.smooth import SmoothEVA
 from proofmap.explainers.objective_gradients import value_and_gradient
+from proofmap.explainers.statements.explained_inputs import with_inputs
 from proofmap.explainers.statements.proven_ranks import ranks, searched, standing
 from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
+from proofmap.graph.joined_inputs import join_inputs, of_one_input
 from proofmap.graph.opaque import opaque_node
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import SampleSource, Target
+from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.ball import Ball
+from proofmap.inputs.several_inputs import FIXED, Domains, GroupsOfInputs, is_several, join_groups, of_parts
 from proofmap.runtime.progress_bar import ProgressBar
+from proofmap.runtime.time_limit import time_limit
 from proofmap.settings import check_number
 from proofmap.text.notebook_html import picture_html
 from proofmap.text.verdict import Verdict
 from proofmap.text.verdict_wording import FIRST_WORDS, sentence
 from proofmap.text.wording import around, capitalised, plural, radius, share
-from proofmap.verify.radius import RadiusTrials, radius_until
+from proofmap.verify.radius import LEAST_TRIAL_SECONDS, RadiusTrials, radius_until
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,6 +76,15 @@ class Answer:
     map: Explanation
     proof: Explanation | None
     said: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[Answer, ...]:
+        """The answer for each of several inputs, to plot one picture of each; the answer itself for one input."""
+        maps = self.map.inputs
+        if len(maps) == 1 and not self.map.input_roles:
+            return (self,)
+        proofs = (None,) * len(maps) if self.proof is None else self.proof.inputs
+        return tuple(replace(self, map=map_, proof=proof) for map_, proof in zip(maps, proofs, strict=True))
 
     def __repr__(self) -> str:
         return "\n".join(self.said)
@@ -125,11 +138,11 @@ class Answer:
 
 def explain(
     model: Network,
-    x: SampleSource,
+    x: Inputs,
     *,
     target: Target = None,
-    groups: grouping.Groups = None,
-    domain: tuple[float | Tensor, float | Tensor] | Literal["auto"] | None = "auto",
+    groups: GroupsOfInputs = None,
+    domain: Domains = "auto",
     seconds: float = 60.0,
     progress: bool = True,
 ) -> Answer:
@@ -137,12 +150,16 @@ def explain(
 
     Args:
         model: The network.
-        x: The samples.
+        x: The samples; for a model of several inputs a tuple in the order of its arguments, or a dictionary by keyword.
         target: The class to explain, by default the predicted one.
         groups: The variables that get one score together. By default each pixel or column in the map, and 12 x 12
-            cells of an image in the proof.
+            cells of an image in the proof. For several inputs a tuple with an entry for each, None for the default.
         domain: The range (low, high) of the values; None for no limits. By default (0, 1) if all values are within it.
-        seconds: The time for all samples together. A step that has begun is finished, so that it may take longer.
+            For several inputs a tuple with an entry for each: a range, None, "auto", or "fixed" for an input that does
+            not move. Inputs of integers are always fixed.
+        seconds: The time for all samples together. Bounds that do not fit the time are given up at the next layer, so
+            that the answer may take longer by one such step. At least a second is spent on a proof. Reading the model
+            is not limited.
         progress: Show progress bars.
 
     Returns:
@@ -155,18 +172,86 @@ def explain(
     begin = time.monotonic()
     check_model(model)
     check_number("got seconds", seconds, "a number above 0", lambda number: number > 0)
-    x = as_samples(x, model).detach()
-    limits, range_sentence = _limits(x, domain)
-    Ball(0.0, domain=limits).at(x)  # raises InputError for values outside the domain
-    traced = as_graph(model, x)
+    asked = _several(model, x, groups, domain) if is_several(x) else _one(model, x, groups, domain)
+    x, range_sentence = asked.x, asked.range_sentence
+    Ball(0.0, domain=asked.domain).at(x)  # raises InputError for values outside the domain
+    traced = as_graph(asked.model, x)
     graph = traced.to(x.device, x.dtype)
     with torch.no_grad():
         aim = target_of(target, logits_of(graph, x))
-    request = _ExplainRequest(traced, graph, x, aim, groups, limits, progress)
-    found, map_sentence = request.map(_MAP_TIME_SHARE * seconds)
+    request = _ExplainRequest(traced, graph, x, aim, asked, progress)
+    found, map_sentence = request.map(_MAP_TIME_SHARE * seconds, begin + seconds)
     proof, proof_sentence = request.proof(begin + seconds)
     spent = f"This took {time.monotonic() - begin:.1f} of {seconds:g} seconds for {plural(len(x), 'sample')}."
     return Answer(found, proof, (map_sentence, proof_sentence, f"{spent} {range_sentence}"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """The samples of a call of `explain`, with their groups and ranges. Several inputs are joined."""
+
+    model: Network
+    x: Tensor
+    groups: grouping.Groups  # the map scores these
+    cells: grouping.Groups  # the proof scores these
+    domain: tuple[Any, Any] | None
+    width: float | Tensor  # high - low, or the range of the values without limits
+    range_sentence: str
+    record: list[dict[str, Any]] | None = None  # several inputs
+
+
+def _one(model: Network, x: Inputs, groups: Any, domain: Any) -> _Question:
+    """Return the question about one input."""
+    x = as_samples(x, model).detach()
+    _, groups = of_one_input(None, groups)
+    limits, said = _limits(x, domain)
+    cells = _cells(x) if groups is None else groups
+    return _Question(model, x, groups, cells, limits, _width(x, limits), said)
+
+
+def _several(model: Network, x: Inputs, groups: Any, domain: Any) -> _Question:
+    """Return the question about the joined vectors of several inputs."""
+    joined = join_inputs(model, x)
+    if joined.is_one:
+        return _one(joined.model, joined.x, joined.mask(groups, None), domain)
+    if domain is None or isinstance(domain, str):
+        domain = tuple(domain if part.constant is None else None for part in joined.parts)
+    floats = [part for part in joined.parts if part.constant is None]
+    given = of_parts(domain, joined.parts, "domains")
+    ranges, widths, said = [], [], []
+    for part, limits, value in zip(floats, given, joined.values, strict=True):
+        fixed = isinstance(limits, str) and limits == FIXED
+        known, words = (limits, FIXED) if fixed else _known_limits(value, limits)
+        width = torch.as_tensor(0.0 if fixed else _width(value, known), device=value.device)
+        ranges.append(known)
+        widths.append(width.to(value.dtype).expand(1, *value.shape[1:]).flatten(1))
+        said.append(f"{part.name!r} {words}")
+    moves = [not isinstance(known, str) for known in ranges]
+    each = iter(ranges)
+    ball = joined.unit_ball(inf, tuple(next(each) if part.constant is None else None for part in joined.parts))
+    each_moves = iter(moves)
+    balls = tuple(ball if part.constant is None and next(each_moves) else None for part in joined.parts)
+    return _Question(
+        joined.model,
+        joined.x,
+        join_groups(groups, moves, joined.values, joined.parts),
+        join_groups(groups, moves, joined.values, joined.parts, _cells),
+        ball.domain,
+        torch.cat(widths, dim=1),
+        f"Ranges of the inputs: {', '.join(said)}; set others with domain=(...), one entry for each input.",
+        joined.record(balls),
+    )
+
+
+def _known_limits(x: Tensor, limits: Any) -> tuple[Any, str]:
+    """Return the range of one of several inputs, and words for it."""
+    if not isinstance(limits, str):
+        return limits, "no limits" if limits is None else "the given range"
+    if limits != "auto":
+        raise InputError(f"got the domain {limits!r} of an input, expected (low, high), None, 'auto', or 'fixed'")
+    if _in_unit_range(x):
+        return (0.0, 1.0), "[0, 1], in which all its values are"
+    return None, "no limits, as some values are outside [0, 1]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,28 +262,43 @@ class _ExplainRequest:
     graph: Graph  # in the precision of x, on its device
     x: Tensor
     target: Tensor  # (N,)
-    groups: grouping.Groups
-    domain: tuple[Any, Any] | None
+    asked: _Question
     progress: bool
 
-    def map(self, seconds: float) -> tuple[Explanation, str]:
-        """Return the best map that fits the time, and a sentence with the reason for it."""
-        ball = Ball(_MAP_RADIUS_SHARE * _width(self.x, self.domain), domain=self.domain)
+    @property
+    def groups(self) -> grouping.Groups:
+        """The groups of the map."""
+        return self.asked.groups
+
+    @property
+    def domain(self) -> tuple[Any, Any] | None:
+        """The range of the values."""
+        return self.asked.domain
+
+    def map(self, seconds: float, until: float) -> tuple[Explanation, str]:
+        """Return the best map that fits the time, and a sentence with the reason for it.
+
+        until: a time of `time.monotonic`. A map that is not ready then is replaced by one gradient per sample.
+        """
+        ball = Ball(_MAP_RADIUS_SHARE * self.asked.width, domain=self.domain)
         foreign = opaque_node(self.graph)
         if foreign is not None and not foreign[1].gradients:
             return self._sampled(ball, seconds)
+        try:
+            with time_limit(until):
+                return self._mean_map(ball, seconds)
+        except TimeoutError:
+            return self._one_gradient(ball)
+
+    def _mean_map(self, ball: Ball, seconds: float) -> tuple[Explanation, str]:
+        """Return the map from as many gradients as fit the time."""
         each = _seconds_of(lambda: value_and_gradient(self.graph, self.x[:1], self.target[:1], "class")) * len(self.x)
         blended = min(_BLEND_DRAWS, 2 * int((seconds / each - _BLEND_ATTACK_GRADIENTS) / 4))
         if blended >= _MIN_BLEND_DRAWS and _is_finite(self.domain):
             return self._blend(blended)
         draws = min(_SMOOTH_DRAWS, 2 * int(seconds / each / 2))
         if draws < _MIN_SMOOTH_DRAWS:
-            found = self._explained(FirstOrder(self.model, ball, groups=self.groups, progress=self.progress))
-            return found, (
-                "Map: FirstOrder, from one gradient per sample. It shows which groups change the output most, to first "
-                f"order at the input. The time does not allow the {_MIN_SMOOTH_DRAWS} gradients that a mean needs. "
-                f"{_ESTIMATE}"
-            )
+            return self._one_gradient(ball)
         made = SmoothEVA(self.model, ball, groups=self.groups, samples=draws, progress=self.progress)
         found = self._explained(made)
         fit = "" if draws == _SMOOTH_DRAWS else f" (usually {_SMOOTH_DRAWS}; the time allows no more)"
@@ -207,6 +307,14 @@ class _ExplainRequest:
         return found, (
             f"Map: SmoothEVA, the mean of {draws} gradients{fit} over a large ball, {around(found.settings)}. It shows "
             f"which groups carry the evidence for the class. {_ESTIMATE}{ties}"
+        )
+
+    def _one_gradient(self, ball: Ball) -> tuple[Explanation, str]:
+        found = self._explained(FirstOrder(self.model, ball, groups=self.groups, progress=self.progress))
+        return found, (
+            "Map: FirstOrder, from one gradient per sample. It shows which groups change the output most, to first "
+            f"order at the input. The time does not allow the {_MIN_SMOOTH_DRAWS} gradients that a mean needs. "
+            f"{_ESTIMATE}"
         )
 
     def _blend(self, draws: int) -> tuple[Explanation, str]:
@@ -220,7 +328,7 @@ class _ExplainRequest:
         )
 
     def _sampled(self, ball: Ball, seconds: float) -> tuple[Explanation, str]:
-        groups = self._cells
+        groups = self.asked.cells
         members = 1 + int(grouping.mask_of(groups, self.x).max()) + 1
         each = _seconds_of(lambda: self.graph(self.x[:1])) * len(self.x) * members
         samples = max(2, min(_MAX_SAMPLED_POINTS, int(seconds / each)))
@@ -237,7 +345,8 @@ class _ExplainRequest:
         if foreign is not None:
             return (
                 None,
-                f"{_NOT_PROVEN}: {foreign[1].missing_in_words()} has no rule, so that the network cannot be bounded.",
+                f"{_NOT_PROVEN}: {foreign[1].missing_in_words()} {'have' if len(foreign[1].missing) > 1 else 'has'} no "
+                "rule, so that the network cannot be bounded.",
             )
         hidden = sum(node.size for node in self.graph.nodes[1:])
         run = _seconds_of(lambda: self.graph(self.x[:1]))
@@ -245,6 +354,8 @@ class _ExplainRequest:
             return None, f"{_NOT_PROVEN}: bounds of {hidden} hidden values per sample do not fit the time."
         try:
             return self._proven(until)
+        except TimeoutError:
+            return None, f"{_NOT_PROVEN}: bounds of the decision did not fit the time."
         except BoundError as error:
             return None, f"{_NOT_PROVEN}: {first_line(error)}"
 
@@ -259,24 +370,28 @@ class _ExplainRequest:
         alone = _EXACT_TIME_SHARE * (until - time.monotonic()) / len(self.x)
         method = Exact(seconds=alone) if alone >= _MIN_EXACT_SECONDS else None
         ball = Ball(eps, domain=self.domain)
-        found = self._explained(EVA(self.model, ball, groups=self._cells, bounds=method, progress=self.progress))
+        explainer = EVA(self.model, ball, groups=self.asked.cells, bounds=method, progress=self.progress)
+        try:
+            with time_limit(max(until, time.monotonic() + LEAST_TRIAL_SECONDS)):
+                found = self._explained(explainer)
+        except TimeoutError:  # the radii are proven all the same
+            said = _proven_radii(eps, f"ε = {radius(float(eps[0]))} in L∞", tried.rigorous)
+            return None, f"{said}. The scores of the proof did not fit the time: give more seconds."
         how = "There was no time for a search: the scores of the proof are differences of upper bounds."
         if method is not None:
             limit = plural(ceil(alone), "second")
             how = f"A search of at most {limit} per sample made the intervals of the scores as narrow as it could."
         return found, f"{_result(found, eps)}. {how}"
 
-    @property
-    def _cells(self) -> grouping.Groups:
-        """The groups of a proof: cells of an image, because the scores of all pixels take long and are hard to read."""
-        shape = self.x.shape[1:]
-        image = len(shape) in (2, 3) and min(shape[-2:]) >= 2 * _PROOF_CELLS
-        if self.groups is not None:
-            return self.groups
-        return grouping.grid(_PROOF_CELLS) if image else grouping.pixels()
-
     def _explained(self, explainer: Explainer) -> Explanation:
-        return explainer.explain(self.x, self.target)
+        return with_inputs(explainer.explain(self.x, self.target), self.asked.record)
+
+
+def _cells(x: Tensor) -> grouping.Groups:
+    """Return the groups of a proof: cells of an image, as the scores of all pixels take long and are hard to read."""
+    shape = x.shape[1:]
+    image = len(shape) in (2, 3) and min(shape[-2:]) >= 2 * _PROOF_CELLS
+    return grouping.grid(_PROOF_CELLS) if image else grouping.pixels()
 
 
 _ESTIMATE = "This map is an estimate of importance, not a proof."
@@ -299,12 +414,17 @@ def _no_radius(tried: RadiusTrials) -> str:
 
 def _result(e: Explanation, eps: Tensor) -> str:
     """Return the result of a proof: the verdict on one sample, or the proven samples and their smallest radius."""
-    proven, rigorous = Verdict("decision", "proven"), e.overlap.rigorous
-    if len(e) == 1:
-        said = sentence(proven, f"the ball ({around(e.settings)})", rigorous=rigorous)
-        most = ranks(e, 0).sentence if searched(e) else ""
-        return capitalised(said) + (f"; {most}" if most else "")
-    many, least = share(int((eps > 0).sum()), len(e), "sample"), radius(float(eps[eps > 0].min()))
+    said = _proven_radii(eps, around(e.settings), e.overlap.rigorous)
+    most = ranks(e, 0).sentence if len(e) == 1 and searched(e) else ""
+    return said + (f"; {most}" if most else "")
+
+
+def _proven_radii(eps: Tensor, ball: str, rigorous: bool) -> str:
+    """Return the sentence about proven radii (N,); `ball` describes the ball of a single sample."""
+    proven = Verdict("decision", "proven")
+    if len(eps) == 1:
+        return capitalised(sentence(proven, f"the ball ({ball})", rigorous=rigorous))
+    many, least = share(int((eps > 0).sum()), len(eps), "sample"), radius(float(eps[eps > 0].min()))
     said = sentence(proven, "the sample's ball", rigorous=rigorous)
     return f"{capitalised(said)}, for {many}; each has its own radius, {least} or more"
 
@@ -313,10 +433,16 @@ def _limits(x: Tensor, domain: tuple[Any, Any] | str | None) -> tuple[tuple[Any,
     """Return the range of the values, and a sentence with its source."""
     if domain is None or isinstance(domain, tuple):
         return domain, "The range of the values was given."
-    if bool((x >= 0).all()) and bool((x <= 1).all()):
+    if isinstance(domain, str) and domain != "auto":
+        raise InputError(f"got domain={domain!r}, expected (low, high), None for no limits, or 'auto'")
+    if _in_unit_range(x):
         unit = (0.0, 1.0)
         return unit, "All values are in [0, 1], which is taken as their range; set another with domain=(low, high)."
     return None, "Some values are outside [0, 1], so no range is assumed; set one with domain=(low, high)."
+
+
+def _in_unit_range(x: Tensor) -> bool:
+    return bool((x >= 0).all()) and bool((x <= 1).all())
 
 
 def _is_finite(domain: tuple[Any, Any] | None) -> bool:

@@ -14,9 +14,14 @@ from proofmap.explainers.statements.proven_ranks import searched
 from proofmap.proof.certificate import Certificate
 from proofmap.proof.make_certificate import CertificateSubject, Certified, ModelFile, certify, splits
 from proofmap.proof.never_weaker import Explained
+from proofmap.proof.output_statement import OutputStatement, ends_in_sigmoid, model_graph
 from proofmap.proof.proof_tree import growth_for
 from proofmap.runtime.progress_bar import ProgressBar
+from proofmap.verify.objectives import Label, Output, objective_graph, read_objective
 from proofmap.verify.overlap import Overlap
+
+_OUTPUT_GAP = 0.005  # share of the largest change of an output: the gap at which trees stop
+_LEAST_OUTPUT_GAP = 1e-9  # in the output's unit; an output that cannot change has no gap
 
 
 def certificate(
@@ -40,12 +45,27 @@ def certificate(
     overlap, rival = _certified_overlap(e, half)
     rigorous = bool(e.settings.get("rigorous", False))
     explained = Explained(float(overlap.full), float(overlap.nominal), rigorous)
-    growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(graph))
     around = ball if half is None else replace(ball, half=half)
+    objective = read_objective(e.settings.get("objective", "margin"))
     subject = CertificateSubject(graph, e.x, around, e.mask, e.scores.shape[1], int(overlap.target), rival)
+    if isinstance(objective, Output):
+        assert overlap.value is not None
+        stated = OutputStatement.of_output(objective, graph, float(overlap.value))
+        subject = replace(subject, graph=model_graph(graph), output=stated)
+    elif isinstance(objective, Label):
+        stated = OutputStatement.of_label(objective, graph, subject.target)
+        subject = replace(subject, graph=model_graph(graph), output=stated)
+    else:
+        subject = replace(subject, graph=objective_graph(graph, objective))
+    growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(subject.graph))
+    if growth is not None and subject.output is not None:  # outputs have units of their own
+        growth = replace(growth, gap=max(_OUTPUT_GAP * (explained.full - explained.nominal), _LEAST_OUTPUT_GAP))
+    compared: Explained | None = explained
+    if isinstance(objective, Label) and ends_in_sigmoid(subject.graph):
+        compared = None  # the explanation bounds the input of the sigmoid, and the certificate the probability
     points = None if overlap.points is None else overlap.points[0]
     with ProgressBar(1, "certificate", show=progress, unit="certificate") as bar, bar.work():
-        made = certify(subject, points, growth, Certified.of(graph, file), explained)
+        made = certify(subject, points, growth, Certified.of(subject.graph, file), compared)
     if made.shortfall is not None:
         warnings.warn(made.shortfall, ProofmapWarning, stacklevel=3)
     return made
@@ -72,10 +92,11 @@ def check_certifiable(e: Explanation) -> None:
             f"got an explanation by {e.method}, expected one by pm.EVA or pm.TargetedEVA: certificates are about their "
             "overlaps"
         )
-    if e.settings.get("objective", "margin") != "margin":
+    objective = e.settings.get("objective", "margin")
+    if isinstance(objective, str) and objective != "margin":
         raise InputError(
-            f"got an explanation of the objective {e.settings['objective']!r}, expected 'margin': certificates are "
-            "about the largest margin"
+            f"got an explanation of the objective {objective!r}, expected 'margin', an output or a label: certificates "
+            "are about the largest margin, or about outputs"
         )
     if e.made_from is None:
         raise InputError(

@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import wraps
 from html import escape
@@ -29,14 +30,14 @@ from proofmap.explainers.statements.explained_inputs import with_inputs
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import classes_of
 from proofmap.graph.input_tensor import as_samples
-from proofmap.graph.joined_inputs import join_inputs, of_one_input
+from proofmap.graph.joined_inputs import JoinedInputs, join_inputs, of_one_input
 from proofmap.graph.opaque import differentiable, opaque_node
 from proofmap.graph.rewrite.output_heads import shape_of_outputs
 from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Inputs, Samples, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.several_inputs import CONSTANT, Balls, GroupsOfInputs, is_several
-from proofmap.rounding.rigorous_support import decide_rigorous
+from proofmap.rounding.rigorous_support import decide_rigorous, or_fast
 from proofmap.runtime.memory import check_memory
 from proofmap.runtime.progress import part
 from proofmap.runtime.progress_bar import ProgressBar
@@ -281,10 +282,24 @@ class Explainer(ABC):
     def _explain(
         self, x: Inputs, target: Target | list[int], groups: GroupsOfInputs, show: bool, batch: int | None = None
     ) -> Explanation:
+        """Explain; by default in the fast mode if rounding errors leave no bound."""
+
+        def work(rigorous: bool | None) -> Explanation:
+            stated = copy(self)
+            object.__setattr__(stated, "rigorous", rigorous)
+            return stated._explain_in_mode(x, target, groups, show, batch)
+
+        return or_fast(self.rigorous, work)
+
+    def _explain_in_mode(
+        self, x: Inputs, target: Target | list[int], groups: GroupsOfInputs, show: bool, batch: int | None
+    ) -> Explanation:
         started = time.perf_counter()
         if is_several(x):
-            stated, z, record = self._with_joined_inputs(x, groups)
-            return with_inputs(stated._explain(z, target, stated.groups, show, batch), record)
+            joined = join_inputs(self.model, x)
+            stated = self.for_joined(joined, groups)
+            found = stated._explain(joined.x, target, stated.groups, show, batch)
+            return with_inputs(found, None if joined.is_one else joined.record(self.ball))
         x = as_samples(x, self.model).detach()
         if self.ball is None:
             stated = replace(self, ball=default_ball_with_warning(x, type(self).__name__))
@@ -349,21 +364,18 @@ class Explainer(ABC):
             model_hash=hash_graph(model),
             input_hash=digest.result(),
             seconds=time.perf_counter() - started,
-            made_from=(traced, ball),
+            made_from=(model, ball),
         )
 
-    def _with_joined_inputs(
-        self, x: Inputs, groups: GroupsOfInputs
-    ) -> tuple[Explainer, Tensor, list[dict[str, JSON]] | None]:
-        """Return the explainer of the joined vectors, these vectors, and the record of the inputs."""
-        joined = join_inputs(self.model, x)
+    def for_joined(self, joined: JoinedInputs, groups: GroupsOfInputs = None) -> Explainer:
+        """Return the explainer of the joined vectors of several inputs."""
         if self.ball is None:
             raise InputError(
                 f"{type(self).__name__} got no ball for {len(joined.parts)} inputs, expected a tuple: a pm.Ball for "
                 "each input, or None if it stays fixed"
             )
-        stated = replace(self, model=joined.model, ball=joined.ball(self.ball), groups=joined.mask(groups, self.ball))
-        return stated, joined.x, None if joined.is_one else joined.record(self.ball)
+        mask = joined.mask(self.groups if groups is None else groups, self.ball)
+        return replace(self, model=joined.model, ball=joined.ball(self.ball), groups=mask)
 
     def _check_graph(self, graph: Graph) -> None:
         """Raise InputError if a part of the network has no rule or no gradients, but needs them."""

@@ -332,7 +332,8 @@ class Explanation:
         """Prove the overlaps of sample k again, as a certificate that others can check.
 
         The certificate is about an ONNX file: the file that the model was loaded from, if the checker can read it.
-        Otherwise the network is exported, and `Certificate.exported` states the hashes of both.
+        Otherwise the network is exported, and `Certificate.exported` states the hashes of both. With an objective
+        `Output` it states limits of this output, and with `Label` whether the label is on or off in the whole ball.
 
         If the certificate's bound of AO(B) is weaker than that of the explanation, a warning is given, and
         `Certificate.shortfall` states both numbers. All AO(B_u) are bounded with relaxations on B, as with sharing
@@ -351,7 +352,8 @@ class Explanation:
             The certificate; `save` writes it beside its input and its network.
 
         Raises:
-            InputError: The explanation is not made by EVA or TargetedEVA, or certificates do not support its network.
+            InputError: The explanation is not made by EVA or TargetedEVA, or certificates do not support its network
+                or its objective.
             FileError: The model's file cannot be read, or has changed since it was loaded.
             BoundError: The checker cannot read `file`, or float32 could overflow.
         """

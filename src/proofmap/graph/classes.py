@@ -29,7 +29,8 @@ def require_classes(graph: Graph) -> Graph:
         at = ", ".join("0" for _ in shape)
         raise InputError(
             f"got a model whose output has shape (N, {sides}), which is no list of classes, expected logits of shape "
-            f"(N, classes): explain one entry or a region, with objective=pm.objectives.Output(({at}), 'up')"
+            "(N, classes): pm.EVA and pm.overlap take one entry or a region, as in pm.EVA(model, pm.Ball(0.02), "
+            f"objective=pm.objectives.Output(({at}), 'up'))"
         )
     assert graph.classes > 1, "as_graph gives a network of one output two logits"
     return graph

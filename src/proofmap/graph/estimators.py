@@ -28,6 +28,10 @@ _KNOWN_ESTIMATORS = (
     "MLPClassifier, a linear classifier such as LogisticRegression, MLPRegressor, a linear regressor such as Ridge, or "
     "a skorch net"
 )
+_OTHERS = (
+    "write another as a file, skl2onnx.to_onnx(estimator, rows.astype('float32')), and read it with pm.load: trees, "
+    "kernels and neighbours have no bounds, but pm.EmpiricalEVA takes them"
+)
 _KNOWN_STEPS = (
     "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, TruncatedSVD, a selection of columns, "
     "SimpleImputer, or a ColumnTransformer of these"
@@ -122,7 +126,7 @@ def _classifier(estimator: Any) -> nn.Module:
         weight = np.atleast_2d(estimator.coef_)
         return _two_logits(_linear(weight, np.broadcast_to(estimator.intercept_, len(weight))))
     raise InputError(
-        f"from_sklearn got {_name(estimator)}, expected {_KNOWN_ESTIMATORS}, or a pipeline that ends in one"
+        f"from_sklearn got {_name(estimator)}, expected {_KNOWN_ESTIMATORS}, or a pipeline that ends in one; {_OTHERS}"
     )
 
 
@@ -135,7 +139,7 @@ def _regressor(estimator: Any) -> nn.Module:
         weight = np.atleast_2d(estimator.coef_)
         return _linear(weight, np.broadcast_to(estimator.intercept_, len(weight)))
     raise InputError(
-        f"from_sklearn got {_name(estimator)}, expected {_KNOWN_ESTIMATORS}, or a pipeline that ends in one"
+        f"from_sklearn got {_name(estimator)}, expected {_KNOWN_ESTIMATORS}, or a pipeline that ends in one; {_OTHERS}"
     )
 
 

@@ -41,11 +41,14 @@ def as_samples(x: Inputs, model: Any) -> Tensor:
     given: object = x
     parts = list(given.values()) if isinstance(given, Mapping) else given
     if isinstance(parts, list | tuple) and any(isinstance(part, Tensor | np.ndarray) for part in parts):
+        advice = "stack samples with torch.stack(x), or give several inputs as a tuple or dictionary"
+        if not isinstance(given, list):
+            advice = (
+                "this call takes one input, so join them with torch.cat([a.flatten(1), b.flatten(1)], 1), and wrap the "
+                "model in a module that splits them again"
+            )
         raise InputError(
-            f"x is a {type(given).__name__} of {len(parts)} parts, expected one tensor (N, *shape): stack samples with "
-            "torch.stack(x); pm.overlap and explainers such as pm.EVA take several inputs as a tuple or dictionary; "
-            "elsewhere join them with torch.cat([a.flatten(1), b.flatten(1)], 1), and wrap the model in a module that "
-            "splits them again"
+            f"x is a {type(given).__name__} of {len(parts)} parts, expected one tensor (N, *shape): {advice}"
         )
     if isinstance(given, Dataset):
         raise InputError(

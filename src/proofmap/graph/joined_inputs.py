@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,11 @@ from proofmap.inputs.several_inputs import (
     MOVES,
     InputPart,
     join_balls,
+    join_domains,
     join_groups,
     join_tensors,
     of_parts,
+    split_tensor,
 )
 
 
@@ -70,7 +72,66 @@ class JoinedInputs:
         """Return the groups of the joined vectors."""
         if self.is_one:
             return groups[0] if isinstance(groups, tuple) else groups
-        return join_groups(groups, balls, self.values, self.parts)
+        moves = [ball is not None for ball in of_parts(balls, self.parts, "balls")]
+        return join_groups(groups, moves, self.values, self.parts)
+
+    def usual_mask(self, groups: Any, usual: Callable[[Tensor], grouping.Groups]) -> Any:
+        """Return the groups of the joined vectors for a method without balls; `usual` gives those of one input."""
+        if self.is_one:
+            return groups[0] if isinstance(groups, tuple) else groups
+        return join_groups(groups, [True] * len(self.values), self.values, self.parts, usual)
+
+    def unit_ball(self, norm: float, domains: Any) -> Ball:
+        """Return the ball of radius 1 in the product of the inputs' domains."""
+        if self.is_one:
+            return Ball(1.0, norm, domains[0] if isinstance(domains, tuple) and len(domains) == 1 else domains)
+        return join_domains(domains, norm, self.values, self.parts)
+
+    def spans(self, balls: Any) -> tuple[Tensor, Tensor]:
+        """Return a finite range (d,) of each entry of the joined vectors: the domain of its ball, or its values."""
+        lows, highs = [], []
+        for ball, value in zip(of_parts(balls, self.parts, "balls"), self.values, strict=True):
+            low, high = (Ball(0.0) if ball is None else ball).limits(value)
+            least, most = value.amin(), value.amax()
+            low, high = (
+                torch.where(low.isfinite(), low, least).amin(0),
+                torch.where(high.isfinite(), high, most).amax(0),
+            )
+            lows.append(low.flatten())
+            highs.append(torch.where(high > low, high, low + 1).flatten())  # a baseline needs a width
+        return torch.cat(lows), torch.cat(highs)
+
+    def split(self, z: Tensor) -> tuple[Tensor, ...]:
+        """Return the part (N, *shape) of each input in values of the joined vectors; zeros for constants."""
+        if self.is_one:
+            return (z,)
+        found = iter(split_tensor(z, self.parts))
+        return tuple(next(found) if part.constant is None else z.new_zeros(len(z), *part.shape) for part in self.parts)
+
+    def inputs_at(self, z: Tensor) -> tuple[Tensor, ...]:
+        """Return the inputs (N, *shape) at joined vectors, with the values of constants."""
+        found = iter((z,) if self.is_one else split_tensor(z, self.parts))
+        return tuple(
+            next(found) if part.constant is None else part.constant.expand(len(z), *part.shape) for part in self.parts
+        )
+
+    def like(self, given: Any, z: Tensor) -> Any:
+        """Return the parts as the inputs were given: a dictionary by name, or a tuple."""
+        parts = self.split(z)
+        return dict(zip(given, parts, strict=True)) if isinstance(given, Mapping) else parts
+
+    def join(self, maps: Any) -> Tensor:
+        """Return maps of the inputs, a tuple or a dictionary in their order, as one of the joined vectors."""
+        given = list(maps.values()) if isinstance(maps, Mapping) else list(maps)
+        if len(given) != len(self.parts):
+            raise InputError(f"got {len(given)} maps for {len(self.parts)} inputs, expected one for each")
+        floats = [one for one, part in zip(given, self.parts, strict=True) if part.constant is None]
+        tensors = [to_tensor(one) if isinstance(one, np.ndarray) else one for one in floats]
+        for one, value in zip(tensors, self.values, strict=True):
+            if not isinstance(one, Tensor) or one.shape[1:] != value.shape[1:]:
+                got = f"of shape {tuple(one.shape)}" if isinstance(one, Tensor) else f"of type {type(one).__name__}"
+                raise InputError(f"got a map {got} for an input of shape {tuple(value.shape)}, expected the same shape")
+        return tensors[0] if self.is_one else join_tensors(tensors)
 
 
 def join_inputs(model: Any, x: Any) -> JoinedInputs:
@@ -100,7 +161,7 @@ def join_inputs(model: Any, x: Any) -> JoinedInputs:
     else:
         names = list(x) if named else argument_names(model)
     names = [names[k] if k < len(names) else f"input {k}" for k in range(len(values))]
-    parts = tuple(_part(str(name), value) for name, value in zip(names, values, strict=True))
+    parts = tuple(_part(str(name), value, named) for name, value in zip(names, values, strict=True))
     if isinstance(model, Graph):
         _check_parts(model, parts)
         return JoinedInputs(model, floats[0] if len(parts) == 1 else join_tensors(floats), floats, parts)
@@ -120,14 +181,18 @@ def _tensor(value: Any, model: Any) -> Tensor:
     return as_samples(value, None if isinstance(value, Tensor) else model).detach()
 
 
-def _part(name: str, value: Tensor) -> InputPart:
+def _part(name: str, value: Tensor, named: bool) -> InputPart:
     if value.is_floating_point():
         return InputPart(name, tuple(value.shape[1:]))
     if not bool((value == value[:1]).all()):
         raise InputError(
             f"got the input {name!r} of {value.dtype} with different values for {len(value)} samples, expected the "
-            "same for all: integers are constants of the network, so explain one sample at a time, as in "
-            "[explainer.explain(tuple(part[k:k + 1] for part in inputs)) for k in range(len(inputs[0]))]"
+            "same for all: integers are constants of the network, so ask about one sample k at a time, with the inputs "
+            + (
+                "{name: part[k:k + 1] for name, part in inputs.items()}"
+                if named
+                else "tuple(part[k:k + 1] for part in inputs)"
+            )
         )
     return InputPart(name, tuple(value.shape[1:]), value[:1].clone())
 

@@ -16,6 +16,7 @@ from proofmap.errors import InputError
 Samples: TypeAlias = Tensor | NDArray[Any]  # (N, *shape); also attributions of that shape
 SampleSource: TypeAlias = Samples | DataLoader[Any]  # the samples of all batches, in their order
 Inputs: TypeAlias = SampleSource | tuple[Samples, ...] | Mapping[str, Samples]  # one input, or one for each argument
+Maps: TypeAlias = Samples | tuple[Samples, ...] | Mapping[str, Samples]  # attributions of one input, or of each
 Target: TypeAlias = int | Tensor | NDArray[Any] | None  # a class, or one for each sample
 
 

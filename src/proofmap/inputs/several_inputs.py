@@ -7,10 +7,10 @@ certificates see an ordinary network with one input, which starts with slices an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,7 +22,16 @@ from proofmap.inputs.ball import Ball
 Balls: TypeAlias = Ball | tuple[Ball | None, ...]  # one, or one for each input (None: the input stays fixed)
 GroupsOfInputs: TypeAlias = grouping.Groups | tuple[grouping.Groups, ...]
 
+Limits: TypeAlias = tuple[float | Tensor, float | Tensor] | Literal["auto", "fixed"] | None
+Domains: TypeAlias = Limits | tuple[Limits, ...]  # the range of the values, or one for each input
+
 MOVES, FIXED, CONSTANT = "moves", "fixed", "constant"  # the roles of an input: a constant has integers
+_ABSENT = {  # what the entry of an input may be, instead of an object
+    "balls": "None for an input that stays fixed",
+    "groups": "None for an input that has the usual groups",
+    "domains": "None for an input without limits, or 'fixed' for one that stays fixed",
+    "maps": "None for an input without a map",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +75,11 @@ def of_parts(given: Any, parts: Sequence[InputPart], what: str) -> list[Any]:
         got = f"{len(given)} {what}" if isinstance(given, tuple | list) else f"one of the {what}"
         names = ", ".join(repr(part.name) for part in parts)
         raise InputError(
-            f"got {got} for {len(parts)} inputs ({names}), expected a tuple with one entry for each, None for an input "
-            f"that {'stays fixed' if what == 'balls' else 'has the usual groups'}"
+            f"got {got} for {len(parts)} input{'s' * (len(parts) > 1)} ({names}), expected a tuple with one entry for "
+            f"each, {_ABSENT[what]}"
         )
     for entry, part in zip(given, parts, strict=True):
-        if part.constant is not None and entry is not None:
+        if part.constant is not None and entry is not None and not _is_fixed(entry):
             raise InputError(
                 f"got {what} for the input {part.name!r} of {part.constant.dtype}, expected None: integers stay fixed; "
                 "to move token ids, give the rows of their embedding instead"
@@ -130,25 +139,50 @@ def _check_balls(moving: Sequence[Any]) -> None:
         raise InputError("got eps='auto' for some inputs, expected numbers for all inputs that move, or 'auto' for all")
 
 
+def _is_fixed(entry: object) -> bool:
+    return isinstance(entry, str) and entry == FIXED
+
+
 def _shared(each: Tensor) -> Tensor:
     """Return values (N, d) as (1, d) if all samples share them."""
     return each[:1].contiguous() if bool((each == each[:1]).all()) else each
 
 
-def join_groups(groups: Any, balls: Any, values: Sequence[Tensor], parts: Sequence[InputPart]) -> Tensor:
+def join_domains(domains: Any, norm: float, values: Sequence[Tensor], parts: Sequence[InputPart]) -> Ball:
+    """Return the ball of radius 1 around joined vectors, in the domain that is the product of the inputs' domains.
+
+    The entry "fixed" keeps an input at its values; None is no limit. Without any domain, all inputs move.
+    """
+    given = of_parts((None,) * len(parts) if domains is None else domains, parts, "domains")
+    for entry in given:
+        if not (entry is None or _is_fixed(entry) or isinstance(entry, tuple)):
+            raise InputError(f"got the domain {entry!r:.60} of an input, expected (low, high), None, or 'fixed'")
+    balls = iter(None if _is_fixed(entry) else Ball("auto", domain=entry) for entry in given)
+    every = tuple(next(balls) if part.constant is None else None for part in parts)
+    return replace(join_balls(every, values, parts), eps=1.0, norm=norm)
+
+
+def join_groups(
+    groups: Any,
+    moves: Sequence[bool],
+    values: Sequence[Tensor],
+    parts: Sequence[InputPart],
+    usual: Callable[[Tensor], grouping.Groups] = lambda value: grouping.pixels(),
+) -> Tensor:
     """Return the groups of joined vectors, (1, d) or (N, d) int64: those of the first input come first.
 
-    By default, an input that moves has its pixels or columns, and a fixed input is one group.
+    By default, an input that moves has its pixels or columns, or its `usual` groups, and a fixed input is one group.
+    moves: whether each input of floats moves.
     """
     given = of_parts((None,) * len(parts) if groups is None else groups, parts, "groups")
     masks, first = [], 0
-    for own, ball, value in zip(given, of_parts(balls, parts, "balls"), values, strict=True):
+    for own, moving, value in zip(given, moves, values, strict=True):
         if isinstance(own, grouping.Grid) and own.smooth:
             raise InputError("got a smooth grid for one of several inputs, expected grid(n): draw found.inputs instead")
-        if own is None and ball is None:
+        if own is None and not moving:
             mask = torch.zeros(1, *value.shape[1:], dtype=torch.int64, device=value.device)
         else:
-            mask = grouping.mask_of(grouping.pixels() if own is None else own, value)
+            mask = grouping.mask_of(usual(value) if own is None else own, value)
         masks.append(mask.flatten(1) + first)
         first = int(masks[-1].max()) + 1
     count = max(map(len, masks))

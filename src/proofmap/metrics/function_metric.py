@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.graph import Graph
-from proofmap.inputs.array_types import Samples
+from proofmap.inputs.array_types import Maps
 from proofmap.metrics.metric import Case, Metric, Presets, table
 from proofmap.settings import check_flag, count
 from proofmap.storage.records import JSON
@@ -23,7 +23,7 @@ _EXPECTED = "(model, x, target, attributions) -> one number per sample"
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionMetric(Metric[Samples]):
+class FunctionMetric(Metric[Maps]):
     """The metric f(model, x, target, attributions) of a function f, which returns one number for each sample.
 
     The function gets the network as a `pm.Graph` that is called like the module, the samples x (N, *shape), their

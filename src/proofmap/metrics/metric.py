@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, fields
 from inspect import getattr_static
+from math import isfinite
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, overload
 
 import torch
@@ -17,8 +18,10 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.classes import require_classes, target_of
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.graph.joined_inputs import JoinedInputs, join_inputs
+from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.ball import Ball
+from proofmap.inputs.several_inputs import is_several
 from proofmap.metrics.batched_logits import Outcome, Score, logits_at, rows_of, score_at
 from proofmap.metrics.removal.fill_values import Uniform
 from proofmap.metrics.seeded_noise import Stream
@@ -155,8 +158,12 @@ class Metric(ABC, Generic[_Judged_contra]):
     def _check(self, x: Tensor) -> None:
         """Refuse samples that do not fit the settings, before the model runs."""
 
-    def __call__(self, model: Network, x: Samples, target: Target, subject: _Judged_contra) -> Tensor:
-        """Return the value of each sample of x (N, *shape): (N,)."""
+    def __call__(self, model: Network, x: Inputs, target: Target, subject: _Judged_contra) -> Tensor:
+        """Return the value of each sample of x (N, *shape): (N,).
+
+        For a model of several inputs, x is a tuple, and so are its attributions. The metric is about the joined vector
+        of the inputs of floats, in which each entry is a variable by default.
+        """
         return self._values(self._case(model, x, target, subject))
 
     def settings(self) -> dict[str, JSON]:
@@ -164,7 +171,10 @@ class Metric(ABC, Generic[_Judged_contra]):
         names = ["preset", *self.presets[self.preset], *(field.name for field in fields(self))]
         return settings_to_json({name: getattr(self, name) for name in names if name not in _COST_SETTINGS})
 
-    def _case(self, model: Network, x: Samples, target: Target, subject: Any) -> Case:
+    def _case(self, model: Network, x: Inputs, target: Target, subject: Any) -> Case:
+        if is_several(x):
+            joined = join_inputs(model, x)
+            model, x, subject = joined.model, joined.x, _of_joined(joined, self.subject, subject)
         x = check_call(model, x)
         self._check(x)
         judged: Any = _CHECKS[self.subject](type(self).__name__, subject, x)
@@ -174,6 +184,17 @@ class Metric(ABC, Generic[_Judged_contra]):
             logits = logits_at(graph, x, rows)
         aim = judged.target if target is None and self.subject == "overlap" else target
         return Case(graph, x, logits, target_of(aim, logits), judged, rows)
+
+
+def _of_joined(joined: JoinedInputs, kind: Subject, subject: Any) -> Any:
+    """Return what is evaluated, as one of the joined vectors of several inputs."""
+    if kind == "attributions":
+        return joined.join(subject) if is_several(subject) else subject
+    if kind == "explainer" and callable(subject):
+        return lambda z, target: joined.join(subject(joined.inputs_at(z), target))
+    if kind == "method" and callable(subject):
+        return lambda network, z, target: joined.join(subject(network, joined.inputs_at(z), target))
+    return subject
 
 
 def table(*settings: str, **presets: tuple[Any, ...]) -> Presets:
@@ -195,4 +216,6 @@ def radius_of(metric: type[Metric[Any]], ball: Ball) -> float:
 def ends_of(ball: Ball, values: tuple[float, float]) -> tuple[float, float]:
     """Return the smallest and the largest value of inputs."""
     low, high = values if ball.domain is None else ball.domain
-    return float(low), float(high)
+    least = float(torch.as_tensor(low, dtype=torch.float64).amin())
+    most = float(torch.as_tensor(high, dtype=torch.float64).amax())
+    return least if isfinite(least) else values[0], most if isfinite(most) else values[1]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.graph import Network
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import Maps, Samples, Target
 from proofmap.inputs.groups import Groups, Shape, pixels
 from proofmap.metrics.batched_logits import Score, pieces, score_at
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
@@ -56,7 +56,7 @@ class Cells:
 
 
 @dataclass(frozen=True, eq=False)
-class MuFidelity(Metric[Samples]):
+class MuFidelity(Metric[Maps]):
     """Corr over random subsets u of ( Σ_{i in u} attribution_i , score(x) - score(x with u at the baseline) ).
 
     Higher is better, at most 1. The value is 0 if either side is constant over all subsets.

@@ -17,7 +17,7 @@ from proofmap.bounds import Method
 from proofmap.errors import InputError
 from proofmap.graph import Graph, Network, bounded
 from proofmap.graph.opaque import differentiable
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import Maps, Samples, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups, pixels
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of
@@ -47,7 +47,7 @@ class Distances:
 
 
 @dataclass(frozen=True, eq=False)
-class RobustnessSr(Metric[Samples]):
+class RobustnessSr(Metric[Maps]):
     """The mean distance to the nearest adversary that is found when only the k most important variables may change.
 
         d_k = inf ||δ||_p over δ with δ_i = 0 outside the k most important variables, x + δ in the domain, and

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.inputs.array_types import Samples
+from proofmap.inputs.array_types import Maps
 from proofmap.inputs.groups import Groups, pixels
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
 from proofmap.metrics.validation import check_groups
@@ -20,7 +20,7 @@ from proofmap.settings import count
 
 
 @dataclass(frozen=True, eq=False)
-class Sparseness(Metric[Samples]):
+class Sparseness(Metric[Maps]):
     """The Gini index of the sorted absolute attributions a_1 <= ... <= a_G of the variables.
 
         Σ_i (2 i - G - 1) a_i / (G Σ_i a_i),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from proofmap.errors import InputError
 from proofmap.graph import Network
 from proofmap.graph.input_tensor import as_samples
-from proofmap.inputs.array_types import Samples, to_tensor
+from proofmap.inputs.array_types import Inputs, to_tensor
 from proofmap.inputs.groups import SampleGrouping
 from proofmap.verify.overlap import Overlap
 
@@ -22,7 +22,7 @@ def check_groups(said: str, groups: Any) -> None:
         raise InputError(f"{said}={groups!r}, expected a grouping such as pm.groups.grid(12), or an integer mask")
 
 
-def check_call(model: Network, x: Samples) -> Tensor:
+def check_call(model: Network, x: Inputs) -> Tensor:
     """Return the samples. Refuse invalid samples and models that do not fit them."""
     x = as_samples(x, model)
     if not isinstance(model, Network):

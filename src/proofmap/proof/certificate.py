@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from proofmap.errors import InputError, ProofmapWarning
+from proofmap.proof import check
 from proofmap.proof.certified_file import exported
 from proofmap.proof.never_weaker import Explained
 from proofmap.proof.statement import Array
@@ -36,6 +37,7 @@ class Certificate:
     arrays: Mapping[str, Array]  # file name -> array
     x: Array  # the input, float32
     network: bytes | None  # the exported network; None: the model is the user's file
+    statement: check.Statement  # the forms that are bounded, and their words
     model: Path | None = None  # the user's file
     explained: Explained | None = None  # the bound of the explanation, if there is one
 
@@ -77,8 +79,12 @@ class Certificate:
 
     @property
     def proven(self) -> bool:
-        """True if no rival gets ahead on the ball. If all other classes are rivals, this proves the class."""
-        return self.full < 0
+        """True if the statement is proven.
+
+        No rival gets ahead on the ball: if all other classes are rivals, this proves the class. An output stays inside
+        its limits. A label is the same in the whole ball.
+        """
+        return self.statement.holds(self.full)
 
     @property
     def content(self) -> bytes:
@@ -112,7 +118,7 @@ class Certificate:
 
     def summary(self) -> str:
         """Return one line with the proven bounds, and the origin of an exported network."""
-        least, groups = self.lower, len(self.frozen)
+        least, groups, half = self.lower, len(self.frozen), self.claim["ball"]["half"]
         side = (
             f"<= {format_overlap(self.full, 'certified')}"
             if least is None
@@ -121,13 +127,20 @@ class Certificate:
         parts = f", {self.leaves} parts" if self.leaves else ""
         ordered = len(self.order())
         pairs = f", over the reals the order of {ordered} pairs of groups" if ordered else ""
-        rivals, half = self.claim["rivals"], self.claim["ball"]["half"]
-        where = "the ball" if half is None else f"the half δ {'>=' if half == '+' else '<='} 0"
-        held = f"classified as {rivals[0]}" if len(rivals) == 1 else "classified otherwise"
-        says = f"no input of {where} is {held}" if self.proven else "nothing is decided"
+        says = self._says("the ball" if half is None else f"the half δ {'>=' if half == '+' else '<='} 0")
         members = f" and AO(B_u) of {groups} groups" if groups else ""
         line = f"AO(B) {side}{members}{parts}{pairs}; {says}, over the reals and in float32"
         return line if self.exported is None else f"{line}. {self.exported}"
+
+    def _says(self, where: str) -> str:
+        """Return the statement on the ball in words."""
+        stated = self.statement
+        if not self.proven:
+            return "nothing is decided"
+        if isinstance(stated, check.Decision):
+            held = f"classified as {stated.rivals[0]}" if len(stated.rivals) == 1 else "classified otherwise"
+            return f"no input of {where} is {held}"
+        return f"{stated.name} is {stated.limits(self.full)} on {where}"
 
     @property
     def shortfall(self) -> str | None:

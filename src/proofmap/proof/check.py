@@ -1,11 +1,11 @@
 """Check a certificate with numpy and the standard library alone: python check.py digit.proof net.onnx digit.npy
 
 A certificate claims, for an input x, a ball B and its members B_u (group u frozen), that max_c' f_c' - f_c <= t at
-every x + δ: for the network f over the reals and as float32 runs it, and for the reals alone. Every number is derived
-anew from the model's file. A claim is accepted where the derived number is no larger. docs/certificate.md says why
-that is sound. Nothing rounds unseen: sums of terms of both signs have so few bits that every partial sum is exact, in
-any order; sums of non-negative terms, and the few additions left, are rounded up. In arrays, the entries of a node are
-rows; points and forms are columns.
+every x + δ: for the network f over the reals and as float32 runs it, and for the reals alone. It may claim the same of
+other forms of the outputs, such as one output alone. Every number is derived anew from the model's file. A claim is
+accepted where the derived number is no larger. docs/certificate.md says why that is sound. Nothing rounds unseen: sums
+of terms of both signs have so few bits that every partial sum is exact, in any order; sums of non-negative terms, and
+the few additions left, are rounded up. In arrays, the entries of a node are rows; points and forms are columns.
 
 The parts of this file, each under a line of its own:
 
@@ -15,13 +15,14 @@ The parts of this file, each under a line of its own:
 4. The operators: the attributes that each may have, and the nodes that each becomes.
 5. The graph: names, shapes and types.
 6. The question: the input, its ball, and the members of the ball.
-7. The proof: intervals, the rounding theorem (`Prover.rounding`), and the rule of inference (`Prover.largest`).
-8. The certificate: a claim is read, derived again and compared.
-9. The dossier: its tables and pages are written again and compared.
-10. The words of the verdict.
-11. The command.
+7. The statements: the forms of the outputs that each kind bounds, and its words. A new kind is one class of this part.
+8. The proof: intervals, the rounding theorem (`Prover.rounding`), and the rule of inference (`Prover.largest`).
+9. The certificate: a claim is read, derived again and compared.
+10. The dossier: its tables and pages are written again and compared.
+11. The words of the verdict that all kinds share.
+12. The command.
 
-A claim is true if the parts 1, 2, 6, 7 and 8 are right, and if 3, 4 and 5 read the file as every runtime does.
+A claim is true if the parts 1, 2, 6, 7, 8 and 9 are right, and if 3, 4 and 5 read the file as every runtime does.
 """
 
 from __future__ import annotations
@@ -1128,13 +1129,13 @@ def _exact(given: Any, n: int) -> Array:
 
 
 class Question(SimpleNamespace):
-    """One input x, its ball B and members B_u, the class `target` and its `rivals`: the subject of a certificate.
+    """One input x, its ball B and members B_u, and the `statement`, whose forms are bounded on them.
 
     `sides` holds how far each variable may move down and up, as fractions. `lower` and `upper` hold the same as signed
     float64 numbers, rounded outward. `members` (1 + groups, n) is 1 where a variable moves: in B, then in each B_u.
     """
 
-    def __init__(self, x: Array, ball: dict[str, Any], mask: Any, groups: int, target: int, rivals: list[int]) -> None:
+    def __init__(self, x: Array, ball: dict[str, Any], mask: Any, groups: int, statement: Any) -> None:
         norm, half, relative, n = ball["norm"], ball["half"], ball["relative"], x.size
         known = norm in ("inf", "1", "2") and half in (None, "+", "-") and isinstance(relative, bool)
         known = known and (norm == "inf" or not (relative or isinstance(ball["eps"], np.ndarray)))
@@ -1142,7 +1143,8 @@ class Question(SimpleNamespace):
         require(good, "the ball is of no known kind, or the input not finite float32 numbers, or there are many groups")
         self.x: Array = x.reshape(-1).astype(np.float64)
         eps = _exact(ball["eps"], n)
-        super().__init__(norm=norm, shape=x.shape, target=target, rivals=rivals, groups=groups, eps=eps[0])
+        super().__init__(norm=norm, shape=x.shape, groups=groups, eps=eps[0])
+        self.statement: Statement = statement
         self.sides: tuple[Array, Array] = self.exact_sides(ball, eps)
         require(eps.min() >= 0 and max(map(np.max, self.sides)) < 2**900, "the ball has no radius, or no end")
         down, up_ = (np.nextafter(side.astype(float), np.inf) * (side > 0).astype(float) for side in self.sides)
@@ -1190,7 +1192,289 @@ class Question(SimpleNamespace):
         require(inside, "a stored point is not in its ball")
 
 
-# Part 7. The proof. Every class and function of it is about one network and one question.
+# Part 7. The statements. A statement names forms of the outputs f: its rows. A certificate claims that on the ball no
+# row exceeds t. A new kind is one class here, and one line of `STATEMENTS`.
+
+
+class Decision(NamedTuple):
+    """No rival has the largest logit: the rows are f_c' - f_c for the class c = `target` and all `rivals` c'.
+
+    `classes` is the rule of a file with one output, `every` whether all other classes are rivals. A class has to be
+    ahead by more than `margin`.
+    """
+
+    target: int
+    rivals: list[int]
+    classes: str | None = None
+    every: bool = False
+    margin: float = 0.0
+
+    @classmethod
+    def read(cls, fields: dict[str, Any], network: Network) -> Decision:
+        """The statement of the versions 3 and 4, which is no part of its own there."""
+        target, rivals, classes = (fields.pop(name, None) for name in ("target", "rivals", "classes"))
+        require(classes == with_classes(network), "it does not say what the classes of this network are")
+        require(isinstance(rivals, list), "the classes do not fit, or one comes twice")
+        return cls(target, rivals, classes, len(rivals) == network.nodes[-1].count - 1, network.decision_margin)
+
+    @property
+    def rows(self) -> list[int]:
+        """The numbers of the rows, by which trees name them."""
+        return self.rivals
+
+    def fit(self, last: Value) -> None:
+        """Require a target and other rivals, all of them entries of one list of classes."""
+        classes = [self.target, *self.rivals]
+        good = len({*classes}) == len(classes) > 1 and all(type(c) is int and 0 <= c < last.count for c in classes)
+        require(good, "the classes do not fit, or one comes twice")
+        require(sum(side > 1 for side in last.shape) == 1, f"an output of the shape {last.shape} is no list of classes")
+
+    def forms(self, rows: Array, last: Value) -> Forms:
+        """The forms f_c' - f_c of some rivals."""
+        every = np.eye(last.count)
+        return Forms(np.arange(len(every)), every[:, rows] - every[:, [self.target]])
+
+    def best(self, lower: Array) -> Array:
+        """A row for each point, from the lower ends of the outputs there: the rival whose own lower end is largest."""
+        found: Array = np.array(self.rivals)[lower[self.rivals].argmax(0)]
+        return found
+
+    def measured(self, ends: Array, _: Any, side: int = 1) -> Array:
+        """Upper ends of rows, from those of their forms (rows, ...): rows are forms here."""
+        return ends
+
+    def holds(self, most: float) -> bool:
+        """Whether it is proven: no rival gets ahead, or draws level, where all rows are at most this."""
+        return bool(most < -self.margin)
+
+    def verdict(self, claim: Claim) -> str:
+        """What a proven claim says about the decision."""
+        most, (_, least) = claim.upper(0), claim.ends[0]
+        names = "class " + str(self.rivals[0]) if len(self.rivals) == 1 else f"one of the classes {self.rivals}"
+        otherwise, another = ("classified otherwise", "another class")
+        if not self.every:
+            otherwise, another = f"classified as {names}", names
+        about = f"Decision {self.target} is proven" + ("" if self.every else f" against {names} alone")
+        about += "" if claim.ball["half"] is None else ", for one half of a ball"
+        inputs = f"no input {within([claim])}, is {otherwise}."
+        others = "" if self.every else " Nothing is proven about the other classes."
+        ahead = f"may get ahead by up to {number(most, decimal.ROUND_CEILING)}"
+        if most <= 0:
+            ahead = "may draw level"
+        elif least is not None and least[0] > 0:
+            least = number(least[0], decimal.ROUND_FLOOR)
+            ahead = f"gets ahead by {least} at an input of the ball, and by up to {number(most, decimal.ROUND_CEILING)}"
+        if claim.decided(0):
+            return f"{about}: {inputs}{others} {BOTH}"
+        if claim.decided(1):
+            return f"{about} over the reals only, NOT in float32: {inputs}{others} In float32 {another} {ahead}."
+        return f"NOT proven: {another} {ahead}. {CORRECT}"
+
+    def range_in_words(self, least: float | None, most: float, where: str) -> str:
+        """The range of the largest row on B, or on all B_u."""
+        low = "" if least is None else f"{number(least, decimal.ROUND_FLOOR)} <= "
+        return f"{low}overlap on {where} <= {number(most, decimal.ROUND_CEILING)}"
+
+    def facts(self, _: Claim) -> Iterator[str]:
+        """Further lines."""
+        if self.classes is not None:
+            yield f"classes: {self.classes}"
+
+
+class OutputLimit(NamedTuple):
+    """A number v of the outputs stays on one side of a limit, or between two.
+
+    v is one entry, or the exact mean or the largest of several. The rows are v - centre ("up"), centre - v ("down"), or
+    both. Of a "maximum", each entry minus the centre is a row: the largest is below a limit exactly where every entry
+    is. So it has no other direction. `shape` is that of all outputs.
+    """
+
+    entries: list[int]
+    reduce: str | None
+    direction: str
+    centre: str
+    shape: tuple[int, ...] = ()
+
+    @classmethod
+    def read(cls, fields: dict[str, Any], network: Network) -> OutputLimit:
+        """The statement from its fields."""
+        entries, reduce, direction, centre = _fields(fields, "entries reduce direction centre")
+        statement = cls(entries, reduce, direction, centre, network.nodes[-1].shape)
+        require(network.decision_margin == 0, "a Softmax at the end is taken off, so its outputs have no bounds")
+        return statement
+
+    @property
+    def signs(self) -> list[int]:
+        """1 where v has to stay low, -1 where it has to stay high."""
+        return {"up": [1], "down": [-1], "both": [1, -1]}[self.direction]
+
+    @property
+    def rows(self) -> list[int]:
+        """The numbers of the rows, by which trees name them."""
+        return [*range(len(self.entries if self.reduce == "maximum" else self.signs))]
+
+    @property
+    def middle(self) -> Fraction:
+        """The centre, exactly."""
+        return _exact(self.centre, 1)[0]  # type: ignore[no-any-return]
+
+    def fit(self, last: Value) -> None:
+        """Require different entries of the outputs, known words, and a number as centre."""
+        each = self.entries
+        good = isinstance(each, list) and all(type(k) is int and 0 <= k < last.count for k in each)
+        require(good and len({*each}) == len(each) > 0, "the outputs do not fit the network, or one comes twice")
+        known = self.direction in ["up", "down", "both"]  # lists compare with anything
+        known = known and self.reduce in ([None] if len(each) == 1 else ["mean", "maximum"])
+        known = known and (self.reduce != "maximum" or self.direction == "up")
+        require(known, "it bounds outputs in no known way")
+        known = isinstance(self.centre, str) and NUMBER.fullmatch(self.centre) is not None
+        require(known and abs(self.middle) <= LARGEST, "the centre is no number, or too large")
+
+    def forms(self, rows: Array, _: Value) -> Forms:
+        """The forms of some rows: ± the sum of all entries, or one entry."""
+        at = np.array(sorted(self.entries))
+        if self.reduce == "maximum":
+            return Forms(at, (at[:, None] == np.array(self.entries)[rows]).astype(float))
+        return Forms(at, np.ones((len(at), 1)) * np.array(self.signs, float)[rows])
+
+    def best(self, lower: Array) -> Array:
+        """A row for each point, from the lower ends of the outputs there: any row is true."""
+        some = lower[self.entries]
+        if self.reduce == "maximum":
+            return some.argmax(0)  # type: ignore[no-any-return]
+        value = some.mean(0) - float(self.middle)
+        return (np.array(self.signs)[:, None] * value).argmax(0)  # type: ignore[no-any-return]
+
+    def measured(self, ends: Array, rows: Any, side: int = 1) -> Array:
+        """Upper ends of rows, from those of their forms (rows, ...): a share of the sum, and the centre is taken off.
+
+        With side -1 they are upper ends of the negative rows, from those of the negative forms.
+        """
+        signs = np.array(self.signs * (len(self.entries) if self.reduce == "maximum" else 1))[rows]
+        shift = np.array([float(-side * int(sign) * self.middle) for sign in signs])
+        each = rounded_up(ends / len(self.entries)) if self.reduce == "mean" else ends
+        return total(each, rounded_up(shift).reshape(-1, *[1] * (ends.ndim - 1)))
+
+    def holds(self, most: float) -> bool:
+        """Whether anything is proven: a limit that is finite."""
+        return most < math.inf
+
+    @property
+    def name(self) -> str:
+        """The outputs in words. The place of an entry has one number for each axis; one sample has no axis."""
+        sides = self.shape[1:] if len(self.shape) > 1 and self.shape[0] == 1 else self.shape
+        places = [tuple(map(int, np.unravel_index(k, sides))) if sides else (k,) for k in self.entries]
+        texts = [str(place[0] if len(place) == 1 else place) for place in places]
+        if self.reduce is None:
+            return f"output {texts[0]}"
+        what = {"mean": "the mean", "maximum": "the largest"}[self.reduce]
+        some = f"({', '.join(texts)})" if len(texts) <= 8 else "that are listed below"
+        return f"{what} of the {len(texts)} outputs {some}"
+
+    def limits(self, most: float) -> str:
+        """On which side of which limits it is, where all rows are at most this."""
+        low, high = self.at(-most, decimal.ROUND_FLOOR), self.at(most, decimal.ROUND_CEILING)
+        stated = {"up": f"at most {high}", "down": f"at least {low}", "both": f"between {low} and {high}"}
+        return stated[self.direction]
+
+    def at(self, step: float, rounding: str) -> str:
+        """The number that is a step from the centre."""
+        return number(step if math.isinf(step) else self.middle + Fraction(step), rounding, 6)
+
+    def verdict(self, claim: Claim) -> str:
+        """What a proven claim says about the outputs."""
+        for kind, (where, after) in enumerate((("", BOTH), (" over the reals only, NOT in float32", ""))):
+            if claim.decided(kind):
+                says = f"{self.name} is {self.limits(claim.upper(kind))} for every input {within([claim])}"
+                return f"Proven{where}: {says}. {after}".rstrip()
+        return f"NOT proven: no limit of {self.name} is claimed. {CORRECT}"
+
+    def range_in_words(self, least: float | None, most: float, where: str) -> str:
+        """The range of the largest row on B, or on all B_u."""
+        if self.direction == "both":
+            far = f"largest distance of {self.name} from {self.centre} on {where}"
+            low = "" if least is None else f"{number(least, decimal.ROUND_FLOOR)} <= "
+            return f"{low}{far} <= {number(most, decimal.ROUND_CEILING)}"
+        if self.direction == "up":
+            low = "" if least is None else f"{self.at(least, decimal.ROUND_FLOOR)} <= "
+            name = self.name if self.reduce == "maximum" else f"largest value of {self.name}"
+            return f"{low}{name} on {where} <= {self.at(most, decimal.ROUND_CEILING)}"
+        high = "" if least is None else f" <= {self.at(-least, decimal.ROUND_CEILING)}"
+        return f"{self.at(-most, decimal.ROUND_FLOOR)} <= smallest value of {self.name} on {where}{high}"
+
+    def facts(self, claim: Claim) -> Iterator[str]:
+        """Further lines: how far the value at the input itself can be left, and all outputs of a list."""
+        word = {"up": "rise above", "down": "fall below", "both": "change from"}[self.direction]
+        if claim.changes[0] < math.inf:
+            most = number(claim.changes[0], decimal.ROUND_CEILING, 6)
+            yield f"change: the {word} the value at the input itself is at most {most} on B"
+        if len(self.entries) > 1:
+            yield f"outputs, numbered in C order: {' '.join(map(str, self.entries))}"
+
+    def change(self, most: float, prover: Prover) -> float:
+        """The most that v leaves its value at the input by, where rows are at most `most`; a prover at the input alone.
+
+        Up and down, it is `most` minus a lower end of the row at the input. For both, the distance of the value at the
+        input from the centre adds to it.
+        """
+        if self.direction != "both":
+            return float(total(np.array(most), -prover.overlaps()[:1])[0])
+        return float(total(np.array(most), np.maximum(0, prover.rows_at_point().max(0, keepdims=True)))[0])
+
+
+class LabelState(OutputLimit):
+    """One label of several is on or off: its output is above a threshold, which is the centre, or below it.
+
+    A file whose last operator is a Sigmoid gives probabilities: the threshold is 1/2, and else 0.
+    """
+
+    @classmethod
+    def read(cls, fields: dict[str, Any], network: Network) -> LabelState:
+        """The statement from its fields; the threshold follows from the file."""
+        entry, on = _fields(fields, "entry on")
+        require(type(on) is bool, "a label is neither on nor off")
+        require(network.decision_margin == 0, "a Softmax at the end is taken off, so its outputs have no bounds")
+        last = network.nodes[-1]
+        while last.op == "select" and last.index.shape[1] == len(last.inputs) == 1:
+            last = network.nodes[last.inputs[0]]
+        threshold = "0.5" if last.op == "curve" and not last.odd else "0"
+        return cls([entry], None, "down" if on else "up", threshold, network.nodes[-1].shape)
+
+    def holds(self, most: float) -> bool:
+        """Whether the output is on the stated side of the threshold, and not at it."""
+        return most < 0
+
+    def verdict(self, claim: Claim) -> str:
+        """What a proven claim says about the label."""
+        state, side = ("on", "above") if self.direction == "down" else ("off", "below")
+        says = f"{self.name} is {side} {self.centre} for every input {within([claim])}"
+        open_ = f"{self.name} is {self.limits(claim.upper(0))}, and so may be at or beyond {self.centre}"
+        if claim.decided(0):
+            return f"Label {self.name.removeprefix('output ')} is proven to be {state}: {says}. {BOTH}"
+        if claim.decided(1):
+            return f"Proven over the reals only, NOT in float32: {says}. In float32 {open_}."
+        return f"NOT proven: {open_}. {CORRECT}"
+
+
+Statement = Decision | OutputLimit
+STATEMENTS: dict[str, type[OutputLimit]] = {
+    "output": OutputLimit,
+    "label": LabelState,
+}  # from version 5 on, by their "kind"
+BOTH = "This holds in real and in float32 arithmetic."
+CORRECT = "The claimed bounds are correct."
+
+
+def read_statement(claim: dict[str, Any], network: Network) -> Statement:
+    """The statement of a claim: in the versions 3 and 4 a decision, without a name."""
+    if claim["version"] < 5:
+        return Decision.read(claim, network)
+    fields = claim.pop("statement", None)
+    require(isinstance(fields, dict) and fields.get("kind") in [*STATEMENTS], f"it states none of {[*STATEMENTS]}")
+    return STATEMENTS[fields.pop("kind")].read(fields, network)
+
+
+# Part 8. The proof. Every class and function of it is about one network and one question.
 
 
 class Leaf(NamedTuple):
@@ -1461,13 +1745,13 @@ class Prover(SimpleNamespace):
     # What a certificate claims.
 
     def derive(self, proof: dict[str, Array]) -> Array:
-        """Upper ends of max_c' f_c' - f_c on B and all B_u, (2, 1 + G), with the intervals and trees of the proof.
+        """Upper ends of the largest row on B and all B_u, (2, 1 + G), with the intervals and trees of the proof.
 
-        For each rival, the smallest of its bounds counts: one without a tree, and one of each of its trees. The bound
-        of a tree is the largest of its leaves'. Of the rivals, the largest counts.
+        For each row, the smallest of its bounds counts: one without a tree, and one of each of its trees. The bound of
+        a tree is the largest of its leaves'. Of the rows, the largest counts. The rows of a decision are its rivals'.
         """
-        stored, rivals = proof["intervals"], self.question.rivals
-        self.check_classes()
+        stored, statement = proof["intervals"], self.question.statement
+        statement.fit(self.nodes[-1])
         require(stored.shape == (2, self.units), "the intervals do not fit the model")
         for node in self.nodes[1:]:
             if node.op in ("relu", "curve"):
@@ -1477,23 +1761,17 @@ class Prover(SimpleNamespace):
         roots, split = self.derive_trees(
             proof, np.flatnonzero((stored[0] < 0) & (stored[1] > 0) & np.array(kinks, bool))
         )
-        few = (self.bounded(np.array(rivals[i : i + self.few])) for i in range(0, len(rivals), self.few))
+        rows = statement.rows
+        few = (self.bounded(np.array(rows[i : i + self.few])) for i in range(0, len(rows), self.few))
         whole = np.concatenate([*few])
-        best = [np.min([one, *split[roots == c]], axis=0) for c, one in zip(rivals, whole, strict=True)]
-        return np.max(best, axis=0)  # type: ignore[no-any-return]
-
-    def check_classes(self) -> None:
-        """Require a target and other rivals, all of them entries of one list of classes."""
-        classes, last = [self.question.target, *self.question.rivals], self.nodes[-1]
-        good = len({*classes}) == len(classes) > 1 and all(type(c) is int and 0 <= c < last.count for c in classes)
-        require(good, "the classes do not fit, or one comes twice")
-        require(sum(side > 1 for side in last.shape) == 1, f"an output of the shape {last.shape} is no list of classes")
+        best = np.array([np.min([one, *split[roots == row]], axis=0) for row, one in zip(rows, whole, strict=True)])
+        return statement.measured(best, rows).max(0)  # type: ignore[no-any-return]
 
     def derive_trees(self, proof: dict[str, Array], units: Array) -> tuple[Array, Array]:
-        """The rival of each tree, and the largest bounds of its leaves (trees, 2, 1 + G)."""
+        """The row of each tree, and the largest bounds of its leaves (trees, 2, 1 + G)."""
         roots = proof.get("roots", np.array([], int))
         trees, sides = read_trees(proof.get("tree", np.array([], int)), len(units), len(roots))
-        require({*roots.tolist()} <= {*self.question.rivals}, "a tree is of no rival")
+        require({*roots.tolist()} <= {*self.question.statement.rows}, "a tree is of no rival")
         shapes = {proof[name].shape for name in ("slopes", "multipliers") if len(trees)}
         good = shapes <= {(len(trees), len(units))}
         require(good, "not every leaf has a slope and a multiplier for every open unit")
@@ -1504,15 +1782,11 @@ class Prover(SimpleNamespace):
             np.maximum.at(bounds, trees[some], self.bounded(roots[trees[some]], leaf))
         return roots, bounds
 
-    def bounded(self, rivals: Array, leaf: Leaf | None = None) -> Array:
-        """Upper ends of f_c' - f_c for some rivals: (rivals, 2, 1 + G)."""
-        ends: Array = self.largest(self.nodes[-1].number, self.margins(rivals), leaf).transpose(2, 0, 1)
+    def bounded(self, rows: Array, leaf: Leaf | None = None) -> Array:
+        """Upper ends of the forms of some rows: (rows, 2, 1 + G)."""
+        forms = self.question.statement.forms(rows, self.nodes[-1])
+        ends: Array = self.largest(self.nodes[-1].number, forms, leaf).transpose(2, 0, 1)
         return ends
-
-    def margins(self, rivals: Array) -> Forms:
-        """The forms f_c' - f_c of some rivals."""
-        every = np.eye(self.nodes[-1].count)
-        return Forms(np.arange(len(every)), every[:, rivals] - every[:, [self.question.target]])
 
     def settle(self, at: int, stored: Array) -> None:
         """Put the stored interval (2, n) of a node in the place of its own, once every end of it is derived."""
@@ -1535,10 +1809,17 @@ class Prover(SimpleNamespace):
         return found
 
     def overlaps(self) -> Any:
-        """Lower ends of max_c' f_c' - f_c at points: those of the rival whose own lower end is largest there."""
-        best = np.array(self.question.rivals)[self.lower[-1][self.question.rivals].argmax(0)]
-        ahead = self.margins(best)
-        return -self.largest(self.nodes[-1].number, Forms(ahead.at, -ahead.a))[self.reals, 0]
+        """Lower ends of the largest row at points: those of the row that the statement finds best there."""
+        statement = self.question.statement
+        best = statement.best(self.lower[-1])
+        forms = statement.forms(best, self.nodes[-1])
+        ends = self.largest(self.nodes[-1].number, Forms(forms.at, -forms.a))[self.reals, 0]
+        return -statement.measured(ends, best, -1)
+
+    def rows_at_point(self) -> Array:
+        """Upper ends of all rows at the only point, (rows,)."""
+        rows = np.array(self.question.statement.rows)
+        return self.question.statement.measured(self.bounded(rows)[:, self.reals, 0], rows)
 
 
 def line_above(least: Array, most: Array, slope: Array) -> tuple[Array, Array]:
@@ -1635,7 +1916,7 @@ def read_trees(tree: Array, units: int, count: int) -> tuple[Array, Array]:
     return np.array(trees, int), np.array(leaves)
 
 
-# Part 8. The certificate: a claim is read, derived again and compared.
+# Part 9. The certificate: a claim is read, derived again and compared.
 
 
 def _content(source: Any) -> bytes:
@@ -1729,28 +2010,29 @@ class Claim(SimpleNamespace):
         """The claim of a certificate about this model and this input; every array is taken out where it is named."""
         members, weights, x = read_members(certificate), _content(model), read_array(_content(given))
         claim = json.loads(members.pop("claim.json"), object_pairs_hook=_unique)
-        classes = claim.pop("classes", None)
         require(all(name.endswith(".npy") for name in members), "a member has a name that does not end in .npy")
         arrays: dict[Any, Any] = {name: read_array(data) for name, data in members.items()}  # by names in the claim
         known = claim["format"] == "proofmap-certificate" and type(claim["version"]) is int
-        require(known and claim["version"] in (3, 4), "no certificate, or another version")
-        names = "input model ball groups target rivals claims made_with format version"
-        about, file, ball, groups, target, rivals, claims, *_ = _fields(claim, names)
+        require(known, "no certificate, or another version")
+        other = f"it has format version {claim['version']}, this checker reads 3 to 5"
+        require(3 <= claim["version"] <= 5, f"{other}: take the check.py of the Proofmap release that made it")
+        stated_by = {"statement"} if claim["version"] > 4 else {"target", "rivals", "classes"}
+        rest = {name: value for name, value in claim.items() if name not in stated_by}
+        about, file, ball, groups, claims, *_ = _fields(rest, "input model ball groups claims made_with format version")
         x = _same_input(x, *_fields(about, "shape sha256"))
         network = read_network(weights, x.shape, _same_model(weights, file, claim["version"]), claim["version"] > 3)
-        require(classes == with_classes(network), "it does not say what the classes of this network are")
+        statement = read_statement(claim, network)
         count, mask = _fields({"count": 0, "mask": None} if groups is None else groups, "count mask")
         require(type(count) is int, "the number of groups is none")
         stated, members_of_groups = _stated_ball(ball, arrays), arrays.pop(mask, None)
-        question = Question(x, stated, members_of_groups, count, target, rivals)
+        question = Question(x, stated, members_of_groups, count, statement)
         ends, points = _claimed_ends(claims, arrays, count)
         stored = [name for name in ("intervals", "roots", "tree", "slopes", "multipliers") if f"{name}.npy" in arrays]
         proof = {name: arrays.pop(f"{name}.npy") for name in stored}
         require(not arrays, f"the certificate has members that nothing names: {sorted(arrays)[:3]}")
         return cls(
             network=network, question=question, proof=proof, points=points, ends=ends, x=x, mask=members_of_groups,
-            file=file, input=about["sha256"], ball=ball, stated=stated, target=target, rivals=rivals, groups=count,
-            every=len(rivals) == network.nodes[-1].count - 1, margin=network.decision_margin, classes=classes,
+            file=file, input=about["sha256"], ball=ball, stated=stated, statement=statement, groups=count,
         )  # fmt: skip
 
     def prove(self) -> Claim:
@@ -1764,20 +2046,29 @@ class Claim(SimpleNamespace):
                 self.question.hold(self.points)
                 reached = Prover(self.network, self.question, self.points, bool(kind)).overlaps()
                 require((least <= reached).all(), f"a lower end is not reached {which} at its point")
+        self.changes: list[float] = [*self.derive_changes()]
         return self
+
+    def derive_changes(self) -> Iterator[float]:
+        """How far outputs leave their values at the input, by the proven ends."""
+        if isinstance(self.statement, OutputLimit):
+            for kind in range(len(self.ends)):
+                at_input = Prover(self.network, self.question, self.x[None], bool(kind))
+                yield self.statement.change(self.upper(kind), at_input)
 
     def upper(self, kind: int) -> float:
         """The proven upper end of AO(B): 0, over the reals and in float32; 1, over the reals alone."""
         return min(float(most[0]) for most, _ in self.ends[: kind + 1])
 
     def decided(self, kind: int) -> bool:
-        """Whether no rival gets ahead, or draws level, anywhere in the ball."""
-        return bool(self.upper(kind) < -self.margin)
+        """Whether the statement is proven; for a decision, that no rival gets ahead, or draws level, in the ball."""
+        return self.statement.holds(self.upper(kind))  # type: ignore[no-any-return]
 
     @property
     def decision(self) -> bool:
         """Whether the decision is proven: against all other classes, on the whole ball, in both arithmetics."""
-        return self.every and self.ball["half"] is None and self.decided(0)
+        of_all = isinstance(self.statement, Decision) and self.statement.every
+        return of_all and self.ball["half"] is None and self.decided(0)
 
     def lighter(self) -> Claim:
         """The claim without what proves it: a dossier has thousands."""
@@ -1794,10 +2085,10 @@ def read_claim(certificate: Any, model: Any, given: Any) -> Claim:
 def check(certificate: Any, model: Any, given: Any) -> str:
     """Prove every claim of a certificate anew, for this model and input; raise Rejected at the first that fails."""
     claim = read_claim(certificate, model, given)
-    return "\n".join([sentence(claim), *details(claim)])
+    return "\n".join([claim.statement.verdict(claim), *details(claim)])
 
 
-# Part 9. The dossier. Every member that a person reads is written again from the certificates, and compared byte for
+# Part 10. The dossier. Every member that a person reads is written again from the certificates, and compared byte for
 # byte.
 
 TEXTS = {  # SHA-256 of the pages without their figures, as Proofmap has them: other texts could say anything
@@ -1858,8 +2149,8 @@ def entry(row: int, one: dict[str, Any], claim: Claim | None) -> dict[str, Any]:
     (most, least), (near, met) = claim.ends[0], claim.ends[-1]
     return {
         **known,
-        "target": claim.target,
-        "rivals": claim.rivals,
+        "target": claim.statement.target,
+        "rivals": claim.statement.rivals,
         **{name: claim.ball[name] for name in ("norm", "eps", "domain", "half", "relative")},
         "groups": claim.groups or None,
         "decision_proven": claim.decision,
@@ -1948,9 +2239,9 @@ def shown_sample(each: dict[str, Any], claim: Claim | None) -> dict[str, str]:
     label = "" if each["label"] is None else f", labelled {each['label']}"
     told, facts, shown = f"NOT proven: no certificate ({each.get('no_certificate')}).", dict[str, str](), ""
     if claim is not None:
-        told, shown = sentence(claim), pictures(claim)
+        told, shown = claim.statement.verdict(claim), pictures(claim)
         facts = {
-            "Decision": f"class {claim.target}",
+            "Decision": f"class {claim.statement.target}",
             **{f"Bounds {where}": "; ".join(lines).replace("<=", "≤") for where, lines in bounds(claim).items()},
             "Order of groups": ranking(claim),
             "Input": f"{each['input']}, shape {[*claim.x.shape]}",
@@ -2118,12 +2409,13 @@ def prove_dossier(members: dict[str, bytes], model: str, samples: list[dict[str,
             continue
         with _sentence(f"{one['certificate']}: "):
             claim = Claim.read(members[one["certificate"]], members[model], members[one["input"]]).prove()
+            require(isinstance(claim.statement, Decision), "it is about outputs, and a dossier is about decisions")
             first = inputs.setdefault(claim.input, one["input"])
             require(first == one["input"], f"its input {one['input']} holds the same values as {first}")
-            other = claim.decision and one["predicted"] not in (None, claim.target)
+            other = claim.decision and one["predicted"] not in (None, claim.statement.target)
             require(not other, f"samples.json states that sample {row} is predicted as {one['predicted']}")
         claims[row] = claim.lighter()
-        say(f"{one['certificate']}: {sentence(claim)}")
+        say(f"{one['certificate']}: {claim.statement.verdict(claim)}")
     return claims
 
 
@@ -2152,7 +2444,8 @@ def check_dossier(path: Any) -> tuple[str, int]:
     return f"{counts}; model SHA-256 {hash_of(members[model])}", proven
 
 
-# Part 10. The words of the verdict. Every number is rounded to the side on which its sentence stays true.
+# Part 11. The words of the verdict that all kinds share. Every number is rounded to the side on which its sentence is
+# true.
 
 
 def number(value: Any, rounding: str, digits: int = 3) -> str:
@@ -2162,28 +2455,6 @@ def number(value: Any, rounding: str, digits: int = 3) -> str:
     exact = Fraction(value)
     found = decimal.Context(digits, rounding).divide(exact.numerator, exact.denominator).normalize()
     return f"{found:f}" if -6 < found.adjusted() < 9 else str(found)
-
-
-def sentence(claim: Claim) -> str:
-    """What a proven claim says about the decision."""
-    most, (_, least) = claim.upper(0), claim.ends[0]
-    names = "class " + str(claim.rivals[0]) if len(claim.rivals) == 1 else f"one of the classes {claim.rivals}"
-    otherwise, another = ("classified otherwise", "another class") if claim.every else (f"classified as {names}", names)
-    about = f"Decision {claim.target} is proven" + ("" if claim.every else f" against {names} alone")
-    about += "" if claim.ball["half"] is None else ", for one half of a ball"
-    inputs = f"no input {within([claim])}, is {otherwise}."
-    others = "" if claim.every else " Nothing is proven about the other classes."
-    ahead = f"may get ahead by up to {number(most, decimal.ROUND_CEILING)}"
-    if most <= 0:
-        ahead = "may draw level"
-    elif least is not None and least[0] > 0:
-        least = number(least[0], decimal.ROUND_FLOOR)
-        ahead = f"gets ahead by {least} at an input of the ball, and by up to {number(most, decimal.ROUND_CEILING)}"
-    if claim.decided(0):
-        return f"{about}: {inputs}{others} This holds in real and in float32 arithmetic."
-    if claim.decided(1):
-        return f"{about} over the reals only, NOT in float32: {inputs}{others} In float32 {another} {ahead}."
-    return f"NOT proven: {another} {ahead}. The claimed bounds are correct."
 
 
 def within(claims: list[Claim], which: str = "this") -> str:
@@ -2226,8 +2497,7 @@ def details(claim: Claim) -> Iterator[str]:
     prepare = claim.file["prepare"]
     preparation = json.dumps(prepare, sort_keys=True) if prepare else "nothing, it gets the input as it is"
     yield f"before the network: {preparation}"
-    if claim.classes is not None:
-        yield f"classes: {claim.classes}"
+    yield from claim.statement.facts(claim)
     yield f"ranking: {ranking(claim)}"
     yield f"ball B: {json.dumps(claim.ball, sort_keys=True)}"
     yield f"balls B_u, group u does not move: {claim.groups}"
@@ -2236,14 +2506,13 @@ def details(claim: Claim) -> Iterator[str]:
 
 
 def bounds(claim: Claim) -> dict[str, list[str]]:
-    """The proven ends of the overlap on B, and the range of those on all B_u, by arithmetic."""
+    """The proven ends of the largest row on B, and the range of those on all B_u, by arithmetic."""
     found: dict[str, list[str]] = {}
     for (most, least), where in zip(claim.ends, ("in real and in float32 arithmetic", "over the reals"), strict=False):
         for name, some in (("B", slice(1)), ("all B_u", slice(1, None))):
             if len(most[some]):
-                low = "" if least is None else f"{number(least[some].min(), decimal.ROUND_FLOOR)} <= "
-                high = number(most[some].max(), decimal.ROUND_CEILING)
-                found.setdefault(where, []).append(f"{low}overlap on {name} <= {high}")
+                low = None if least is None else float(least[some].min())
+                found.setdefault(where, []).append(claim.statement.range_in_words(low, float(most[some].max()), name))
     return found
 
 
@@ -2266,7 +2535,7 @@ def pairs(most: Array, least: Array) -> Array:
     return found
 
 
-# Part 11. The command.
+# Part 12. The command.
 
 
 def say(text: str) -> None:
@@ -2283,8 +2552,8 @@ USAGE = """usage: {program} CERTIFICATE MODEL INPUT.npy
 
 Prove every number of a certificate again, or of all certificates of a dossier (a zip, or the folder that it was
 unpacked to). The first line, or for a dossier the last, is the verdict.
-Exit status: 0 all claims hold and the decision is proven (for a dossier: at least one); 1 something does not hold
-("rejected: ..."), or the claims hold and decide nothing ("NOT proven: ..."); 2 wrong usage."""
+Exit status: 0 all claims hold and the decision or other statement is proven (for a dossier: at least one decision); 1
+something does not hold ("rejected: ..."), or the claims hold and decide nothing ("NOT proven: ..."); 2 wrong usage."""
 
 
 def unreadable(path: str) -> str:
@@ -2326,7 +2595,7 @@ def main(arguments: list[str], program: str = "python check.py") -> int:
             say(verdict)
             return 0 if proven else 1
         claim = read_claim(*arguments)
-        for line in (sentence(claim), *details(claim)):
+        for line in (claim.statement.verdict(claim), *details(claim)):
             say(line)
         return 0 if claim.decided(0) else 1
     except Rejected as reason:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -22,6 +23,7 @@ from proofmap.proof.certificate import Certificate
 from proofmap.proof.certified_file import Certified, refusing
 from proofmap.proof.network_export import leak
 from proofmap.proof.never_weaker import Explained
+from proofmap.proof.output_statement import OutputStatement, with_rows
 from proofmap.proof.pairwise_pools import in_maxima
 from proofmap.proof.proof_tree import Growth, Opened, grow
 from proofmap.proof.statement import Array, Asked
@@ -37,13 +39,15 @@ __all__ = ["CertificateSubject", "Certified", "ModelFile", "certify", "splits"]
 
 _MAX_TREE_UNITS = 4096  # unstable units up to which trees grow by default; memory grows with the square
 _CLAIM_GRID = 2.0**-24  # claims are rounded to multiples with one spare step, for other orders of summation
+_LEAST_GRID_SCALE = 2.0**-16  # smaller outputs may follow from numbers that are not smaller
 
 
 @dataclass(frozen=True, eq=False)
 class CertificateSubject:
     """The question about one sample: the network, x (1, *shape), the ball, the groups (1, *shape) and the class.
 
-    rival: the only rival class; None: all other classes.
+    rival: the only rival class; None: all other classes. output: the statement about outputs that replaces the class;
+    the outputs of the graph are then those of the model.
     """
 
     graph: Graph
@@ -53,15 +57,18 @@ class CertificateSubject:
     groups: int
     target: int
     rival: int | None = None
+    output: OutputStatement | None = None
 
     @property
     def asked(self) -> Asked:
         """The question in the form of a certificate."""
+        if self.output is not None:
+            return Asked.of(self.x, self.ball, self.mask, self.groups, {"statement": dict(self.output.fields)})
         every = range(self.graph.classes) if self.rival is None else [self.rival]
-        rivals = tuple(c for c in every if c != self.target)
+        rivals = [c for c in every if c != self.target]
         if not rivals:
             raise InputError(f"got class {self.target} as the aim of an input of that class, expected another class")
-        return Asked.of(self.x, self.ball, self.mask, self.groups, self.target, rivals)
+        return Asked.of(self.x, self.ball, self.mask, self.groups, {"target": self.target, "rivals": rivals})
 
     @property
     def family(self) -> Family:
@@ -106,35 +113,51 @@ def _certified(
 ) -> Certificate:
     stated = model.stated
     network = check.read_network(model.data, asked.x.shape, stated["prepare"])
-    classes = check.with_classes(network)
-    question = check.Question(asked.x, asked.given, asked.mask, asked.groups, asked.target, list(asked.rivals))
+    statement = _statement(subject, asked, network)
+    question = check.Question(asked.x, asked.given, asked.mask, asked.groups, statement)
     _check_same(subject, network, question, model.path)
     with part(0.0, 0.5):
         proof = {"intervals": intervals(network, question)}
     points_in_ball = None if points is None else _round_points(subject, points)
-    lower = None if points_in_ball is None else _round_down(_lower_bounds(network, question, points_in_ball))
+    lower = None if points_in_ball is None else _lower_bounds(network, question, points_in_ball)
     with part(0.5, 0.6, "the whole ball"):
         derived = check.Prover(network, question).derive(proof)
     if growth is not None and _needs_trees(proof["intervals"], derived, growth, explained):
         at_x = _lower_bounds(network, question, asked.x[None])[1]
         least = np.repeat(at_x, 1 + asked.groups) if lower is None else lower[1]
         with part(0.6, 0.9):
-            proof |= _trees(subject, asked, proof["intervals"], least, growth)
+            proof |= _trees(subject, statement, proof["intervals"], least, growth)
         with part(0.9, 1.0, "the parts"):
             derived = check.Prover(network, question).derive(proof)
-    upper = -_round_down(-derived)
+    grid = _grid_of(statement, derived)
+    upper = -_round_down(-derived, grid)
+    lower = None if lower is None else _round_down(lower, grid)
     arrays = {**asked.arrays, **{f"{name}.npy": array for name, array in proof.items()}}
     claim = {
         "format": "proofmap-certificate",
-        "version": 4,
+        "version": 4 if isinstance(statement, check.Decision) else 5,
         "made_with": versions(),
         "model": stated,
         **asked.claim,
-        **({} if classes is None else {"classes": classes}),
+        **_rule_of_classes(statement),
         "claims": _claims(upper, lower, points_in_ball, arrays),
     }
     network_file = model.data if model.path is None else None
-    return Certificate(claim, arrays, asked.x, network_file, model.path, explained)
+    return Certificate(claim, arrays, asked.x, network_file, statement, model.path, explained)
+
+
+def _statement(subject: CertificateSubject, asked: Asked, network: check.Network) -> check.Statement:
+    """Return the checker's statement. A decision of a network with one output is about the logits (0, z)."""
+    if subject.output is not None:
+        return check.read_statement({"version": 5, "statement": dict(subject.output.fields)}, network)
+    return check.Decision(**asked.stated, classes=check.with_classes(network), margin=network.decision_margin)
+
+
+def _rule_of_classes(statement: check.Statement) -> dict[str, str]:
+    """Return the entry of the claim that states the classes of a network with one output."""
+    if not isinstance(statement, check.Decision) or statement.classes is None:
+        return {}
+    return {"classes": statement.classes}
 
 
 def _needs_trees(stored: Array, derived: Array, growth: Growth, explained: Explained | None) -> bool:
@@ -171,9 +194,12 @@ def _round_points(subject: CertificateSubject, points: Tensor) -> Array:
 
 
 def _trees(
-    subject: CertificateSubject, asked: Asked, stored: Array, reached: Array, growth: Growth
+    subject: CertificateSubject, statement: check.Statement, stored: Array, reached: Array, growth: Growth
 ) -> dict[str, Array]:
-    """Grow trees on the stored intervals (2, units) of the graph's ReLUs, in the same order."""
+    """Grow trees on the stored intervals (2, units) of the graph's ReLUs, in the same order.
+
+    Trees bound the statement's forms, which are its rows times `scale`.
+    """
     family = subject.family.to(torch.float64, torch.device("cpu"))
     graph = in_maxima(subject.graph.to(torch.device("cpu"), torch.float64), family.x)
     bends = [node for node in graph.nodes if node.op in ("relu", "leaky_relu", "larger")]
@@ -191,15 +217,21 @@ def _trees(
         known[value.name] = Interval(*(torch.from_numpy(end.copy()).view(1, *value.shape) for end in ends))
         for name in node.inputs[1:]:  # max(a, b) has its kink at b - a = 0, for any a and b
             known[name] = Interval(*(torch.full((1, *value.shape), end, dtype=torch.float64) for end in (-inf, inf)))
-    rows = torch.zeros(len(asked.rivals), graph.classes, dtype=torch.float64)
-    rows[torch.arange(len(rows)), list(asked.rivals)] = 1
-    rows[:, asked.target] = -1
+    scale = 1
+    if isinstance(statement, check.Decision):
+        rows = torch.zeros(len(statement.rows), graph.classes, dtype=torch.float64)
+        rows[torch.arange(len(rows)), statement.rows] = 1
+        rows[:, statement.target] = -1
+    else:
+        graph, rows, scale = with_rows(graph, statement)
     with full_precision(family.x.device), torch.no_grad():
         units = build_units(graph, known, family, rows)
         assert units is not None
         numbers = np.flatnonzero((stored[0] < 0) & (stored[1] > 0))
         opened = Opened(np.repeat([leak(node) for node in bends], sizes)[numbers])
-        return grow(units, SampleBalls(family), torch.from_numpy(reached), asked.rivals, opened, growth)
+        return grow(
+            units, SampleBalls(family), torch.from_numpy(reached * scale), statement.rows, opened, growth.times(scale)
+        )
 
 
 def _lower_bounds(network: check.Network, question: check.Question, points: Array) -> Array:
@@ -222,7 +254,15 @@ def _claims(
     return {**kinds[0], "points": None if points_in_ball is None else "points.npy", "reals": kinds[1]}
 
 
-def _round_down(values: Array) -> Array:
+def _grid_of(statement: check.Statement, derived: Array) -> float:
+    """Return the grid of the claims. Outputs may have any unit: their grid follows their size."""
+    if isinstance(statement, check.Decision):
+        return _CLAIM_GRID
+    size = abs(float(statement.middle)) + float(np.abs(derived).max())
+    return _CLAIM_GRID * max(_LEAST_GRID_SCALE, 2.0 ** math.frexp(size)[1])
+
+
+def _round_down(values: Array, grid: float) -> Array:
     """Round down to multiples of the grid, with one step to spare."""
-    grid: Array = np.floor(values / _CLAIM_GRID - 1) * _CLAIM_GRID
-    return grid
+    rounded: Array = np.floor(values / grid - 1) * grid
+    return rounded

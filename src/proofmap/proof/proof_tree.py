@@ -52,6 +52,10 @@ class Growth:
         """Return limits that keep the file small: by default 192 leaves for B alone, and 1024 for a family."""
         return cls((1024 if groups > 1 else 192) if leaves is None else leaves, seconds)
 
+    def times(self, scale: float) -> Growth:
+        """Return the limits of bounds that are larger by a factor."""
+        return replace(self, gap=self.gap * scale, enough=None if self.enough is None else self.enough * scale)
+
     def __post_init__(self) -> None:
         """Refuse invalid limits."""
         check_count("got leaves", self.leaves)

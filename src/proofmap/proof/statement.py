@@ -1,4 +1,4 @@
-"""The statement of a certificate: its input, ball, groups and classes, in the form of its file."""
+"""The subject of a certificate: its input, ball, groups and statement, in the form of its file."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ class Asked:
     ball: Mapping[str, Any]
     mask: Array | None  # (*shape), 0..G-1
     groups: int
-    target: int
-    rivals: tuple[int, ...]
+    stated: Mapping[str, Any]  # the entries of the claim that state the forms: "target" and "rivals", or "statement"
     arrays: Mapping[str, Array] = field(default_factory=dict)  # file name -> array
 
     @classmethod
-    def of(cls, x: Tensor, ball: Ball, mask: Tensor | None, groups: int, target: int, rivals: tuple[int, ...]) -> Asked:
-        """Create the statement for x (1, *shape) and mask (1, *shape)."""
+    def of(cls, x: Tensor, ball: Ball, mask: Tensor | None, groups: int, stated: Mapping[str, Any]) -> Asked:
+        """Create the entries for x (1, *shape) and mask (1, *shape)."""
         if x.dtype != torch.float32:
             raise InputError(f"got inputs in {x.dtype}, expected float32: certificates are about what float32 runs")
         ball.at(x)  # refuses balls that the claim cannot express, such as one-hot blocks
         arrays: dict[str, Array] = {}
-        stated = {
+        around = {
             "norm": "inf" if ball.norm == inf else f"{ball.norm:g}",
             "eps": _radius(ball, x, arrays),
             "domain": None if ball.domain is None else _domain(ball, x, arrays),
@@ -52,7 +51,7 @@ class Asked:
             ids = mask.expand_as(x)[0].cpu().numpy().astype(np.uint8 if groups <= 256 else np.int32)
             arrays["mask.npy"] = ids
         values: Array = np.ascontiguousarray(x[0].cpu().numpy())
-        return cls(values, stated, ids, groups if mask is not None else 0, target, rivals, arrays)
+        return cls(values, around, ids, groups if mask is not None else 0, stated, arrays)
 
     @property
     def claim(self) -> dict[str, Any]:
@@ -61,8 +60,7 @@ class Asked:
             "input": {"sha256": sha256(self.x.astype("<f4").tobytes()).hexdigest(), "shape": list(self.x.shape)},
             "ball": dict(self.ball),
             "groups": None if self.mask is None else {"count": self.groups, "mask": "mask.npy"},
-            "target": self.target,
-            "rivals": list(self.rivals),
+            **self.stated,
         }
 
     @property

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.point_network import PointNetwork
-from proofmap.reasons.prover import Answer, Prover
+from proofmap.reasons.prover import ProofAnswer, SufficiencyProver
 
 _POOL_POINTS = 8  # points near the boundary that are kept
 _POOL_STEPS, _PROOF_STEPS = 3, 8  # attack steps that renew the pool, and before a proof
 _SHRINK = 4  # a prefix that cannot be proven is shortened to this part
 
 
-class Deletion:
+class GroupDeletion:
     """The free, necessary and open groups of one sample, which grow with every question.
 
     Args:
@@ -40,9 +40,9 @@ class Deletion:
         self.pool: Tensor = torch.zeros_like(balls.lower)[None]  # points near the boundary, in the ball of free groups
 
     @staticmethod
-    def of_all(balls: FreeBalls, bound: float) -> Deletion:
+    def of_all(balls: FreeBalls, bound: float) -> GroupDeletion:
         """Return the deletion that frees all groups; bound: proven, of the largest form on the whole ball."""
-        found = Deletion(balls, inf, inf, bound)
+        found = GroupDeletion(balls, inf, inf, bound)
         found.free = torch.ones_like(found.free)
         return found
 
@@ -53,10 +53,10 @@ class Deletion:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the time limit has passed."""
+        """True if the time limit has passed."""
         return time.monotonic() > self.until
 
-    def go_through(self, prover: Prover, order: Tensor, size: int = 1) -> Tensor:
+    def go_through(self, prover: SufficiencyProver, order: Tensor, size: int = 1) -> Tensor:
         """Free groups in the given order (n,). Return the groups that were not reached in time.
 
         size: the number of groups that the first question asks for together.
@@ -79,7 +79,7 @@ class Deletion:
             self.bound = prover.bound(self.free)
         return rest
 
-    def try_again(self, prover: Prover) -> None:
+    def try_again(self, prover: SufficiencyProver) -> None:
         """Ask for the open groups again as long as one of them is decided."""
         while self.open and not self.out_of_time:
             again, self.open = torch.tensor(self.open, device=self.free.device), []
@@ -104,12 +104,12 @@ class Deletion:
             self.witnesses[int(groups[k])] = more.point(k)
         return groups[~refuted]
 
-    def _possible(self, prover: Prover) -> Tensor:
+    def _possible(self, prover: SufficiencyProver) -> Tensor:
         possible = prover.possible.clone()
         possible[list(self.witnesses)] = False
         return possible
 
-    def _ask(self, prover: Prover, rest: Tensor, size: int) -> tuple[Tensor, int]:
+    def _ask(self, prover: SufficiencyProver, rest: Tensor, size: int) -> tuple[Tensor, int]:
         """Attack, then prove, that the next `size` groups can be freed together: (the groups left, the next size)."""
         more = self.free.clone()
         more[rest[:size]] = True
@@ -130,7 +130,7 @@ class Deletion:
             prover.restrict(self._possible(prover))
         return rest[1:], 1
 
-    def _refute_or_prove(self, prover: Prover, more: Tensor) -> Answer:
+    def _refute_or_prove(self, prover: SufficiencyProver, more: Tensor) -> ProofAnswer:
         balls = self.balls.balls(more)
         start = self.pool
         if self.balls.additive:
@@ -140,7 +140,7 @@ class Deletion:
         value, points = prover.network.attack(balls, start, _PROOF_STEPS, self.enough)
         best = int(value.argmax())
         if float(value[best]) > self.enough:
-            return Answer(proven=False, delta=points[best])
+            return ProofAnswer(proven=False, delta=points[best])
         now = time.monotonic()
         answer = prover.prove(more, now + prover.question_time_share * (self.until - now))
         if answer.proven:

@@ -38,15 +38,18 @@ class GraphNetwork(PointNetwork):
         parts = [self.problem.values(x + some.view(-1, *x.shape[1:])).amax(1) for some in delta.split(size)]
         return torch.cat(parts)
 
-    def gradient(self, delta: Tensor, row: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return (the value (P,) of one form, by default of the largest at each point, its gradient (P, d))."""
-        x = self.problem.stated.x
+    def gradient(self, delta: Tensor, row: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return (the values of the forms `row` (P,), by default of the largest at each point, their gradients (P, d)).
+
+        They are computed in the type of x: no proof depends on them.
+        """
+        problem, x = self.problem, self.problem.family.x
         with torch.enable_grad():
-            at = delta.detach().requires_grad_()
-            values = self.problem.values(x + at.view(-1, *x.shape[1:]))
-            chosen = values.amax(1) if row is None else values[:, row]
+            at = delta.detach().to(x).requires_grad_()
+            values = problem.graph(x + at.view(-1, *x.shape[1:])).flatten(1) @ problem.forms.T
+            chosen = values.amax(1) if row is None else values.gather(1, row[:, None])[:, 0]
             (form,) = torch.autograd.grad(chosen.sum(), at)
-        return chosen.detach(), form
+        return chosen.detach().double(), form.double()
 
     def one_group_more(self, balls: FreeBalls, pool: Tensor, groups: Tensor) -> OneGroupMore:
         """Move one more group to the corner that the gradient names, at the points with the largest linear estimate."""

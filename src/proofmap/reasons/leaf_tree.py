@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from proofmap.reasons.free_balls import FreeBalls
-from proofmap.reasons.prover import Answer, Prover
+from proofmap.reasons.prover import ProofAnswer, SufficiencyProver
 from proofmap.reasons.unit_network import UnitNetwork
 from proofmap.rules import Interval
 from proofmap.search.ball_maxima import SampleBalls
@@ -39,7 +39,7 @@ from proofmap.search.unstable_units import Units, repeat_interval
 _STEPS = 7  # Polyak steps on the leaves whose rows overflow, before they are split
 _MAX_OPEN_LEAVES = 3000  # a question that needs more open leaves stays undecided
 _TARGET_SHARE = 0.02  # steps aim at this share of the margin at x below the limit, which leaves room for more groups
-_TIGHTENED_UNITS = 24  # units of a large network whose intervals are tightened after a split: those that lose most
+_TIGHTENING_COEFFICIENTS = 2**32  # multiplications to tighten intervals after a split: of the units that lose most
 _ROW_COEFFICIENTS = 2**22  # coefficients of unit rows that are bounded together
 _LOOKAHEAD_CANDIDATES = 8  # units whose halves are bounded before a leaf is split
 EASY_UNITS = 40  # with so few units, any unit that is split will do
@@ -90,7 +90,7 @@ class Leaves:
         )
 
 
-class LeafTree(Prover):
+class LeafTree(SufficiencyProver):
     """The tree of one sample. It answers whether all forms stay below `limit` on the ball of some free groups.
 
     Args:
@@ -124,8 +124,13 @@ class LeafTree(Prover):
         self.leaves: Leaves = self._with_rows(rows, x, ParameterChoice.start(x))
 
     def restrict(self, possible: Tensor) -> None:
-        """Let later rows hold for sets within these groups only: their intervals become tighter."""
+        """Let later rows hold for sets within these groups only: their intervals become tighter.
+
+        The intervals of a large network stay as they are, because it would take longer than it gains.
+        """
         self.possible = possible
+        if len(self.units) * self._row_cost > _TIGHTENING_COEFFICIENTS:
+            return
         x, _ = tighten_intervals(
             self.units,
             self.enlarged.balls(possible),
@@ -133,6 +138,11 @@ class LeafTree(Prover):
             at_once=self._at_once,
         )
         self._root = x.pick(0)
+
+    @property
+    def _row_cost(self) -> int:
+        """The multiplications to bound one row of a unit."""
+        return max(1, len(self.units) * (self.units.inputs.weight.shape[1] + len(self.units)))
 
     @property
     def _at_once(self) -> int:
@@ -169,7 +179,7 @@ class LeafTree(Prover):
                 high = middle - 1
         return low
 
-    def prove(self, free: Tensor, until: float) -> Answer:
+    def prove(self, free: Tensor, until: float) -> ProofAnswer:
         """Prove or refute that all forms stay below the limit on the ball of the free groups; time ends at `until`.
 
         The leaves are replaced only if the proof succeeds.
@@ -177,14 +187,14 @@ class LeafTree(Prover):
         assert not bool((free & ~self.possible).any()), "rows hold for possible groups only"
         over = self.values(free) >= self.limit
         if not bool(over.any()):
-            return Answer(proven=True)
+            return ProofAnswer(proven=True)
         done, open_ = [self.leaves.pick(~over)], self.leaves.pick(over)
         enlarged, stated = self.enlarged.balls(free), self.stated.balls(free)
         brancher = Brancher(self.units, enlarged)
         while len(open_):
             open_, losses, delta = self._tighten(open_, enlarged, stated)
             if delta is not None:
-                return Answer(proven=False, delta=delta)
+                return ProofAnswer(proven=False, delta=delta)
             below = self._values(open_, free) < self.limit
             done.append(open_.pick(below))
             open_, losses = open_.pick(~below), losses[~below]
@@ -192,15 +202,15 @@ class LeafTree(Prover):
             if bool(linear.any()):
                 solved, delta = self._solve_linear(open_.pick(linear), enlarged, stated, until)
                 if delta is not None or not bool((self._values(solved, free) < self.limit).all()):
-                    return Answer(proven=False, delta=delta)
+                    return ProofAnswer(proven=False, delta=delta)
                 done.append(solved)
             open_, losses = open_.pick(~linear), losses[~linear]
             if len(open_) > _MAX_OPEN_LEAVES or (len(open_) and time.monotonic() > until):
-                return Answer(proven=False)
+                return ProofAnswer(proven=False)
             if len(open_):
                 open_ = self._split(open_, self._choose_units(open_, losses, brancher), losses)
         self.leaves = Leaves.join(done)
-        return Answer(proven=True)
+        return ProofAnswer(proven=True)
 
     def _with_rows(self, row: Tensor, x: Interval, choice: ParameterChoice) -> Leaves:
         """Return leaves with the rows that follow from intervals and parameters."""
@@ -296,12 +306,13 @@ class LeafTree(Prover):
         lower[each, unit] = torch.maximum(lower[each, unit], at)
         upper[each + count, unit] = torch.minimum(upper[each + count, unit], at)
         x, empty = repair_crossings(lower, upper)
-        if self.units.deep:
+        wanted = min(len(self.units), _TIGHTENING_COEFFICIENTS // (2 * count * self._row_cost))
+        if self.units.deep and wanted:
             later = torch.zeros_like(lower, dtype=torch.bool)
             for level in self.units.levels:
                 later[:, level.columns] = (unit[both] < level.start)[:, None]
-            if len(self.units) > EASY_UNITS:
-                top = losses.topk(_TIGHTENED_UNITS, dim=1).indices[both]
+            if wanted < len(self.units):
+                top = losses.topk(wanted, dim=1).indices[both]
                 later &= torch.zeros_like(later).scatter_(1, top, value=True)
             x, gone = tighten_intervals(
                 self.units, self.enlarged.balls(self.possible), x, at_once=self._at_once, wanted=later

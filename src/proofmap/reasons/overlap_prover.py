@@ -15,14 +15,14 @@ from proofmap.inputs.family import Family
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.graph_network import GraphNetwork
 from proofmap.reasons.problem import ReasonProblem
-from proofmap.reasons.prover import Answer, Prover
+from proofmap.reasons.prover import ProofAnswer, SufficiencyProver
 from proofmap.verify.overlap import family_overlap
 
 _STEP_SIZES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)  # PGD's steps in boxes that a bound leaves open, relative to the ball
 _LEAST_SECONDS = 1e-3  # a search needs a positive time
 
 
-class OverlapProver(Prover):
+class OverlapProver(SufficiencyProver):
     """Bounds the ball of the free groups; then attacks it; then searches it, if the method searches.
 
     With one-hot blocks, the ball is the union of those boxes whose changed groups are all free.
@@ -55,7 +55,7 @@ class OverlapProver(Prover):
         """Return the smallest bound of the proven sets that contain these free groups."""
         return min((value for known, value in self._proven if not bool((free & ~known).any())), default=inf)
 
-    def prove(self, free: Tensor, until: float) -> Answer:
+    def prove(self, free: Tensor, until: float) -> ProofAnswer:
         """Bound, attack and search the boxes of the free groups."""
         problem = self.problem
         boxes = problem.boxes_of(free)
@@ -68,19 +68,19 @@ class OverlapProver(Prover):
         if len(open_):
             delta = self._attack(boxes.pick(open_))
             if delta is not None:
-                return Answer(proven=False, delta=delta)
+                return ProofAnswer(proven=False, delta=delta)
         for k in open_.tolist():
             if search is None or time.monotonic() > until:
-                return Answer(proven=False)
+                return ProofAnswer(proven=False)
             seconds = max(_LEAST_SECONDS, (until - time.monotonic()) / (1 + len(open_)))
             how = replace(problem.how, method=Exact(search.gap, min(search.seconds, seconds)), enough=self.limit)
             one = boxes.pick(torch.tensor([k], device=free.device))
             over = family_overlap(problem.graph, one, problem.target, how, start=problem.start)
             if not float(over.full[0]) < self.limit:
-                return Answer(proven=False, delta=self._refuting(over.points))
+                return ProofAnswer(proven=False, delta=self._refuting(over.points))
             upper[k] = over.full.double()[0]
         self._proven.append((free.clone(), float(upper.max())))
-        return Answer(proven=True)
+        return ProofAnswer(proven=True)
 
     def _attack(self, boxes: Family) -> Tensor | None:
         """Return a refuting δ (d,) in one of the boxes, or None."""

@@ -48,17 +48,17 @@ class PointNetwork(ABC):
         """Return the largest form's value at points (P, d): (P,)."""
 
     @abstractmethod
-    def gradient(self, delta: Tensor, row: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return (the value (P,) of one form, by default of the largest at each point, its gradient (P, d))."""
+    def gradient(self, delta: Tensor, row: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return (the values (P,) of the forms `row`, by default of the largest at each point, their gradients)."""
 
     @abstractmethod
     def one_group_more(self, balls: FreeBalls, pool: Tensor, groups: Tensor) -> OneGroupMore:
         """Move one more of the groups (n,) at points (P, d) to the corner that the gradient names, or the opposite."""
 
     def attack(
-        self, balls: SampleBalls, start: Tensor, steps: int, enough: float, row: int | None = None
+        self, balls: SampleBalls, start: Tensor, steps: int, enough: float, row: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Maximise a form from δ (P, d) by steps towards the best point of the linear model: (values (P,), points).
+        """Maximise forms from δ (P, d) by steps towards the best point of the linear model: (values (P,), points).
 
         The steps become shorter (Frank-Wolfe). The attack ends early if all points are above `enough`.
         """

@@ -38,12 +38,10 @@ def path_prices(network: PointNetwork, balls: FreeBalls, limit: float) -> Tensor
     whole = balls.balls(torch.ones(balls.groups, dtype=torch.bool, device=balls.mask.device))
     start = network.start
     share = torch.linspace(0, 1, _PATH_POINTS, dtype=start.dtype, device=start.device)[:, None]
-    rows, room = [], []
-    for row in range(network.forms):
-        _, end = network.attack(whole, start, _ATTACK_STEPS, torch.inf, row)
-        value, form = network.gradient(share * end, row)
-        rows.append(form.mean(0))
-        room.append(limit - value[0])
-    loads = balls.loads(torch.stack(rows))
-    found = group_prices(loads, balls.capacities(torch.stack(room)))
+    each = torch.arange(network.forms, device=start.device)
+    _, ends = network.attack(whole, start.repeat(network.forms, 1), _ATTACK_STEPS, torch.inf, each)
+    path = (share * ends[:, None]).flatten(0, 1)  # the path of the first form comes first
+    values, forms = network.gradient(path, each.repeat_interleave(_PATH_POINTS))
+    loads = balls.loads(forms.unflatten(0, (-1, _PATH_POINTS)).mean(1))
+    found = group_prices(loads, balls.capacities(limit - values[::_PATH_POINTS]))
     return loads.sum(0) if found is None else found

@@ -11,19 +11,20 @@ from torch import Tensor
 from proofmap.bounds import Backward, Cases
 from proofmap.bounds.engine import solve_plans
 from proofmap.graph import Graph
+from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.inputs.family import Family
 from proofmap.inputs.onehot_boxes import OneHotBoxes
 from proofmap.rounding.float32_sums import unit_roundoff
 from proofmap.rounding.search_errors import enlarge_balls
 from proofmap.rules import Interval
 from proofmap.search.exact import units_of_balls
-from proofmap.search.unstable_units import Units
+from proofmap.search.unstable_units import Units, has_units
 from proofmap.verify.overlap import OverlapSettings
 
 
 @dataclass(frozen=True, eq=False)
 class ReasonProblem:
-    """Which groups of a sample must keep their values, so that every form of the outputs stays below a limit?"""
+    """The question which groups of a sample must keep their values, so that every form stays below a limit."""
 
     graph: Graph  # in the type of x
     boxes: OneHotBoxes  # the ball of one sample, with its groups; several boxes if one-hot blocks may change
@@ -40,7 +41,7 @@ class ReasonProblem:
 
     @property
     def rigorous(self) -> bool:
-        """Whether proofs cover all rounding errors."""
+        """True if proofs cover all rounding errors."""
         return self.how.rigorous
 
     @cached_property
@@ -93,6 +94,8 @@ class ReasonProblem:
 
     def units(self, balls: Family) -> Units | None:
         """Return the units on a part of the enlarged ball, with rows for all forms; None if the network has none."""
+        if not has_units(with_pairwise_maxima(self.precise, balls.x)):
+            return None
         _, hidden = self._bounds(balls)
         return units_of_balls(self.precise, balls, self.forms.double(), hidden, self.how.available, self.rigorous)
 

@@ -13,14 +13,14 @@ from proofmap.reasons.point_network import PointNetwork
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class ProofAnswer:
     """The answer to a question: proven, refuted by a point δ (d,), or neither."""
 
     proven: bool
     delta: Tensor | None = None
 
 
-class Prover(ABC):
+class SufficiencyProver(ABC):
     """Answers questions about one sample and keeps what it has proven.
 
     A point refutes if a form exceeds the limit by more than `tolerance`, which is negative if rounding errors count.
@@ -38,7 +38,7 @@ class Prover(ABC):
         """Return how many groups of the order (n,) may be freed as well by what is known, one after another."""
 
     @abstractmethod
-    def prove(self, free: Tensor, until: float) -> Answer:
+    def prove(self, free: Tensor, until: float) -> ProofAnswer:
         """Prove or refute that all forms stay below the limit on the ball of the free groups; time ends at `until`."""
 
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -104,6 +104,24 @@ class Reason:
         if not len(where):
             raise InputError(f"got group {group} of sample {sample}, expected a group that is necessary")
         return self.points[where[0]]
+
+    def of_groups(self, groups: slice, where: slice, shape: Sequence[int]) -> Reason:
+        """Return the sets among some groups, those of one of several inputs: entries `where` of the points, in `shape`.
+
+        `bound` is still about the free groups of all inputs. Nothing is known about the smallest number of groups of
+        one input, so that `least` is 0.
+        """
+        of = self.point_of
+        own = (of[:, 1] >= groups.start) & (of[:, 1] < groups.stop)
+        return replace(
+            self,
+            free=self.free[:, groups],
+            necessary=self.necessary[:, groups],
+            points=self.points[own].flatten(1)[:, where].unflatten(1, tuple(shape)),
+            point_of=of[own] - of.new_tensor([0, groups.start]),
+            values=self.values[own],
+            least=torch.zeros_like(self.least),
+        )
 
     def pick(self, samples: Tensor) -> Reason:
         """Return the sets of some samples (n,)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from proofmap.reasons.deletion import Deletion
+from proofmap.reasons.deletion import GroupDeletion
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.leaf_tree import EASY_UNITS, LeafTree
 from proofmap.reasons.overlap_prover import OverlapProver
@@ -22,7 +22,7 @@ _PREFIX_SHARE = 0.5  # share of the groups that are left after the tree, which t
 
 def delete_in_stages(
     problem: ReasonProblem, units: Units, order: Tensor, tolerance: float, until: float, at_x: float
-) -> tuple[Deletion, LeafTree | None]:
+) -> tuple[GroupDeletion, LeafTree | None]:
     """Free groups in the given order; return the deletion and its tree, if there is one.
 
     Groups that stay open are tried again at the end, when more groups are free: then they can often be refuted.
@@ -32,7 +32,7 @@ def delete_in_stages(
         at_x: A proven bound of the largest form at x.
     """
     stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
-    run, tree = Deletion(stated, problem.limit + tolerance, until, at_x), None
+    run, tree = GroupDeletion(stated, problem.limit + tolerance, until, at_x), None
     count = len(order)
     if len(units) > EASY_UNITS:
         count = _promising(problem, order)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.reasons.deletion import Deletion
+from proofmap.reasons.deletion import GroupDeletion
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.prices import group_prices, path_prices
@@ -40,7 +40,7 @@ def sufficient_set(problem: ReasonProblem, known: float, order: Tensor | None, s
     until = begin + seconds
     at_x = _bound_at_x(problem)
     if known < problem.limit:
-        return _reason(problem, Deletion.of_all(FreeBalls(problem.stated), known), begin)
+        return _reason(problem, GroupDeletion.of_all(FreeBalls(problem.stated), known), begin)
     units = None
     if problem.how.method.search is not None and problem.boxes.single:
         units = problem.units(problem.enlarged)
@@ -49,7 +49,7 @@ def sufficient_set(problem: ReasonProblem, known: float, order: Tensor | None, s
     return _reason(problem, _with_tree(problem, units, order, until, at_x), begin)
 
 
-def _reason(problem: ReasonProblem, found: Deletion, begin: float) -> Reason:
+def _reason(problem: ReasonProblem, found: GroupDeletion, begin: float) -> Reason:
     """Return the sets of a deletion, with stored points for its necessary groups."""
     free = found.free | ~problem.movable
     kept = {group: delta for group, delta in found.witnesses.items() if not bool(free[group])}
@@ -90,7 +90,7 @@ def _bound_at_x(problem: ReasonProblem) -> float:
     return prover.bound(none)
 
 
-def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until: float, at_x: float) -> Deletion:
+def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until: float, at_x: float) -> GroupDeletion:
     """Return the best deletion by trees."""
     network = UnitNetwork(units)
     stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
@@ -98,7 +98,7 @@ def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until
     if problem.rigorous:
         tolerance = -_ROUNDING_SHARE * float(rounding_of_bounds(units, network.start))
     prices = path_prices(network, stated, problem.limit) if order is None else None
-    best: Deletion | None = None
+    best: GroupDeletion | None = None
     for _ in range(1 + (_RERUNS if order is None else 0)):
         found, tree = delete_in_stages(problem, units, _movable_order(problem, order, prices), tolerance, until, at_x)
         if best is None or (found.size, len(found.open)) < (best.size, len(best.open)):
@@ -112,11 +112,11 @@ def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until
     return best
 
 
-def _without_tree(problem: ReasonProblem, order: Tensor | None, until: float, at_x: float) -> Deletion:
+def _without_tree(problem: ReasonProblem, order: Tensor | None, until: float, at_x: float) -> GroupDeletion:
     """Return the deletion by separate bounds of every question."""
     prover = OverlapProver(problem, _TOLERANCE)
     prices = path_prices(prover.network, prover.stated, problem.limit) if order is None else None
-    found = Deletion(prover.stated, problem.limit + _TOLERANCE, until, at_x)
+    found = GroupDeletion(prover.stated, problem.limit + _TOLERANCE, until, at_x)
     found.open += found.go_through(prover, _movable_order(problem, order, prices)).tolist()
     found.try_again(prover)
     return found

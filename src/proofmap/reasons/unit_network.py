@@ -55,12 +55,12 @@ class UnitNetwork(PointNetwork):
         """Return the largest form's value at each point, (P,)."""
         return self.values(delta).amax(1)
 
-    def gradient(self, delta: Tensor, row: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return (the value (P,) of one form, by default of the largest at each point, its gradient (P, d))."""
+    def gradient(self, delta: Tensor, row: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return (the values (P,) of the forms `row`, by default of the largest at each point, their gradients)."""
         units = self.units
         z, u = self._activations(self.preactivations(delta))
         values = self.linear(delta) + u @ units.rows.mix.T
-        which = values.argmax(1) if row is None else torch.full_like(values[:, 0], row, dtype=torch.int64)
+        which = values.argmax(1) if row is None else row
         slopes, c = self._slopes(z), units.rows.mix[which]
         for level in reversed(units.levels):
             k = level.columns

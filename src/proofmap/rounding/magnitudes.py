@@ -17,6 +17,7 @@ from torch import Tensor
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.graph.receptive_fields import Shapes
+from proofmap.rules.rounding_steps import STEEPEST, Round
 from proofmap.rules.rule import Interval
 from proofmap.rules.softmax import Softmax
 
@@ -236,6 +237,19 @@ def _softmax(node: Node, x: Interval) -> Magnitudes:
     return Magnitudes(end, 2 * high * (size + largest), bias, extra=error, terms=count, least=0.0, most=_SOFTMAX_MOST)
 
 
+def _steps(node: Node, x: Interval) -> Magnitudes:
+    """Bound y = clamp(round(x / step)): lines cover the rounding of x / step, and y is a whole number, without error.
+
+    Where y is the same on the whole interval, the lines are y. Otherwise a line's slope over x is at most 4 / step, and
+    its bias at most |y| + 1, plus that slope times |x| and the room.
+    """
+    y = Round().interval(node, x)
+    reach = magnitude(x) * ((1 + 2.0**-10) / node.attributes["step"]) + 1
+    size = STEEPEST * reach + magnitude(y) + 1
+    either = y.lower < y.upper
+    return Magnitudes(None, torch.where(either, size, 0), torch.where(either, size, magnitude(y)))
+
+
 # Float32 rounding errors of a curve's values. torch's own are at most 16 u (1 + |x| + |y|), or 16 u (1 + |y|) for
 # curves between -1 and 1, or 16 u |y| for powers, exp and log. Lines through them, found in float64, add 8.
 CURVE_ERRORS = 24
@@ -268,4 +282,5 @@ MAGNITUDES: dict[str, Callable[..., Magnitudes]] = {
     "product": _product,
     "contract": _contract,
     "softmax": _softmax,
+    "round": _steps,
 }

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
-from proofmap.errors import BoundError
+from proofmap.errors import BoundError, RoundingError
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import OPERATIONS
 from proofmap.rounding.magnitudes import MAGNITUDES
 from proofmap.rules import RULES, Linear
 from proofmap.rules.discontinuous import DiscontinuousFunction
-from proofmap.rules.rounding_steps import Round
 from proofmap.rules.scalar_lines import Scalar
+from proofmap.runtime.outward_numbers import NOT_COVERED
+from proofmap.runtime.user_warning import warn_user
 
 if TYPE_CHECKING:
     from proofmap.bounds.method import Method
 
+T = TypeVar("T")
 
 # Operations on two or more variable values. Rounding errors of their inputs grow quickly in interval arithmetic.
 MIXING = frozenset({"product", "contract", "softmax"})
@@ -39,6 +42,21 @@ def decide_rigorous(graph: Graph, asked: bool | None, method: Method | None = No
     return has_error_bounds(graph) and not (searched and any(map(_curved, graph.nodes)))
 
 
+def or_fast(asked: bool | None, work: Callable[[bool | None], T]) -> T:
+    """Return work(asked). By default (None), work(False) where rounding errors leave no bound, with a warning.
+
+    The results of the fast mode say that rounding is not covered.
+    """
+    try:
+        return work(asked)
+    except RoundingError as error:
+        if asked is not None:
+            raise
+        found, why = work(False), error.reason
+    warn_user(f"{NOT_COVERED}: with rounding errors there is no bound ({why}); rigorous=False avoids the attempt")
+    return found
+
+
 def _curved(node: Node) -> bool:
     rule = RULES.get(node.op)
     return node.op in MIXING or (isinstance(rule, Scalar) and rule.kink_sum(node) is None)
@@ -50,8 +68,6 @@ def _has_error_bound(node: Node) -> bool:
 
 def _jumps(node: Node) -> bool:
     rule = RULES.get(node.op)
-    if isinstance(rule, Round):
-        return True
     return isinstance(rule, DiscontinuousFunction) and OPERATIONS[node.op].steep(node) and rule.jumps(node)
 
 

@@ -6,11 +6,21 @@ u = k - 1/2, for a < k <= b. A line of slope σ >= 0 over u is
     above y if its bias is at least  a - σ l      and  k - σ (k - 1/2)      for k = a + 1 and for k = b,
     below y if its bias is at most   b - σ u_max  and  k - 1 - σ (k - 1/2)  for k = a + 1 and for k = b,
 
-because both expressions are linear in k. Without a jump, y = a. At a tie both neighbours count as values. An endpoint
-within a few rounding errors of a tie counts as beyond it.
+because both expressions are linear in k. Without a jump, y = a. At a tie both neighbours count as values.
+
+Float32 computes u with rounding errors, which decide on which side of a tie it is. So y is the staircase at any number
+within ρ of x, with L = max(|low|, |high|):
+
+    ρ = 2⁻¹⁷ |x| + 2⁻¹⁷ L step + 2⁻¹¹⁸        (no term with L if nothing is clamped)
+
+The interval is that of the ends moved by ρ, and lines are moved by slope · ρ. The first term is 128 roundings of u. The
+second one is for kernels of integers, which subtract zero points after they scale: their terms are at most about 2 L
+although u is small. The third one is for numbers that count as 0. Integers are exact. So a value has no further error.
 """
 
 from __future__ import annotations
+
+from math import isfinite
 
 import torch
 from torch import Tensor
@@ -20,7 +30,8 @@ from proofmap.graph.ops import compute
 from proofmap.rules.rule import FreeParameters, Interval
 from proofmap.rules.scalar_lines import Lines, Scalar
 
-_TIE_ULPS = 64  # ulps of x within which x counts as being at a tie
+_RELATIVE_ROOM, _LEVEL_ROOM, _LEAST_ROOM = 2.0**-17, 2.0**-17, 2.0**-118  # ρ above; also for bounds in float64
+STEEPEST = 4.0  # largest slope over u: rounding errors of lines grow with their slope
 
 
 class Round(Scalar):
@@ -31,13 +42,13 @@ class Round(Scalar):
         return []
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:
-        wide = _beyond_ties(*inputs)
+        wide = _beyond_ties(node, *inputs)
         return Interval(compute(node, wide.lower), compute(node, wide.upper))
 
     def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
         """Return lines that also hold for rounded x; by default those of the least area."""
         dtype, step = x.lower.dtype, float(node.attributes["step"])
-        wide = _beyond_ties(x)
+        wide = _beyond_ties(node, x)
         y = Interval(compute(node, wide.lower).double(), compute(node, wide.upper).double())
         u = Interval(wide.lower.double() / step, wide.upper.double() / step)
         level = (y.lower >= y.upper) | ~(u.lower.isfinite() & u.upper.isfinite())
@@ -68,10 +79,11 @@ class Round(Scalar):
         return Interval(torch.zeros_like(x.lower), torch.where(y.lower < y.upper, torch.inf, 0).to(x.lower))
 
 
-def _beyond_ties(x: Interval) -> Interval:
-    """Return the intervals, wider by the rounding errors that may carry an endpoint across a tie."""
-    size = torch.maximum(x.lower.abs(), x.upper.abs())
-    near = _TIE_ULPS * torch.finfo(size.dtype).eps * size
+def _beyond_ties(node: Node, x: Interval) -> Interval:
+    """Return the intervals, wider by ρ on both sides."""
+    step, levels = float(node.attributes["step"]), max(abs(node.attributes["low"]), abs(node.attributes["high"]))
+    near = _RELATIVE_ROOM * torch.maximum(x.lower.abs(), x.upper.abs()) + _LEAST_ROOM
+    near = near + (_LEVEL_ROOM * step * levels if isfinite(levels) else 0.0)
     return Interval(x.lower - near, x.upper + near)
 
 
@@ -89,7 +101,7 @@ def _best_slopes(u: Interval, y: Interval, room: Tensor) -> tuple[Tensor, Tensor
     """Return the slopes (below, above) whose lines are closest at the middle.
 
     The distance is a convex, piecewise linear function of the slope. So the best slope is 0, 1, or one at which the
-    line through an endpoint passes the next corner or the last one.
+    line through an endpoint passes the next corner or the last one. Slopes are at most `STEEPEST`.
     """
     rise, middle = y.upper - y.lower, (u.lower + u.upper) / 2
     last = (u.upper - y.lower - 0.5, y.upper - 0.5 - u.lower)
@@ -97,7 +109,7 @@ def _best_slopes(u: Interval, y: Interval, room: Tensor) -> tuple[Tensor, Tensor
     best = []
     for far, near, bias, sign in zip(last, next_, (_bias_below, _bias_above), (-1, 1), strict=True):
         kinks = [torch.where(run > 0, up / torch.where(run > 0, run, 1), 1) for run, up in ((far, rise), (near, 1))]
-        slopes = torch.stack([torch.zeros_like(rise), torch.ones_like(rise), *kinks])
+        slopes = torch.stack([torch.zeros_like(rise), torch.ones_like(rise), *kinks]).clamp(max=STEEPEST)
         values = torch.stack([sign * (bias(u, y, slope) + slope * middle) + slope * room for slope in slopes])
         best.append(slopes.gather(0, values.argmin(0, keepdim=True))[0])
     return best[0], best[1]

@@ -23,10 +23,12 @@ from proofmap.errors import BoundError, InputError
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
+from proofmap.graph.joined_inputs import join_inputs, of_one_input
 from proofmap.graph.rewrite.model_pair import difference_network, side_by_side
-from proofmap.inputs.array_types import SampleSource, Target
+from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.membership import round_into_ball
+from proofmap.inputs.several_inputs import Balls, is_several
 from proofmap.rounding.rigorous_support import has_error_bounds
 from proofmap.runtime.memory import budget
 from proofmap.runtime.precision import full_precision
@@ -120,8 +122,8 @@ def _counts(verdicts: Iterable[str]) -> str:
 def compare_models(
     first: Network,
     second: Network,
-    x: SampleSource,
-    ball: Ball,
+    x: Inputs,
+    ball: Balls,
     *,
     bounds: Method | None = None,
     target: Target = None,
@@ -133,13 +135,15 @@ def compare_models(
     Args:
         first: the first network a.
         second: the second network b, with the same inputs and classes.
-        x: the samples (N, *shape).
-        ball: the ball of allowed changes.
+        x: the samples (N, *shape), or several inputs as a tuple or a dictionary.
+        ball: the ball of allowed changes; for several inputs a tuple, None for an input that stays fixed.
         bounds: the method for the decisions, Backward() by default. It also bounds the differences, unless it searches.
         target: the class c, one for all samples or one for each; by default the class that the first network predicts.
         memory: the bytes that the computation may use, by default half of the free memory.
         rigorous: True: decisions and differences cover all rounding errors of float32, as in `overlap`. The intervals
-            of the differences become wider, because corresponding nodes of both networks are then not related. None:
+            of the differences become wider, because corresponding nodes of both networks are then not related: the
+            network of the differences is never run in float32, so that the rounding errors of a node of both networks
+            would have to be added to its counterpart there, for which there is no rule yet. None:
             decisions as `overlap` decides by default; differences are those of the networks over the reals.
 
     If a final softmax or sigmoid is removed from a network, the differences are those of its logits. Differences are
@@ -159,6 +163,11 @@ def compare_models(
     if rigorous is not None:
         check_flag("got rigorous", rigorous)
     method = method_of(bounds)
+    if is_several(x):
+        joined = [join_inputs(model, x) for model in (first, second)]
+        ball = joined[0].ball(ball)
+        (first, second), x = (each.model for each in joined), joined[0].x
+    ball, _ = of_one_input(ball, None)
     x = as_samples(x, first)
     graphs = [bounded(as_graph(model, x)).to(x.device, x.dtype) for model in (first, second)]
     _check_pair(*graphs)

@@ -36,7 +36,7 @@ from proofmap.inputs.several_inputs import Balls, GroupsOfInputs, is_several
 from proofmap.rounding.crossed_bounds import check_attained, check_score_bounds, estimate_error, estimate_stored_error
 from proofmap.rounding.float32_sums import unit_roundoff
 from proofmap.rounding.point_bounds import lower_bounds_at_points
-from proofmap.rounding.rigorous_support import MIXING, decide_rigorous
+from proofmap.rounding.rigorous_support import MIXING, decide_rigorous, or_fast
 from proofmap.rounding.search_errors import enlarge_balls
 from proofmap.rules import Interval
 from proofmap.runtime.memory import budget
@@ -207,7 +207,8 @@ def overlap(
 
     rigorous: the bounds hold for the network over the reals, and for float32 with any order of summation on any device.
     They do not cover TF32, bfloat16, Winograd or FFT convolutions. A-priori rounding errors widen the bounds. The
-    default is True if the rounding errors of all operations are known. True raises an error for any other network.
+    default is True if the rounding errors of all operations are known, and False with a warning where they leave no
+    bound. True raises an error for any other network.
     False is the fast mode: bounds for the network over the reals, computed in floating point. `Overlap.rigorous` tells
     which mode was used.
 
@@ -237,11 +238,14 @@ def overlap(
     if rival is not None:
         _check_rival(graph, x, target, rival)
 
-    rigorous = decide_rigorous(graph, rigorous, method)
-    how = OverlapSettings(method, budget(memory, x.device), sharing, objective, enough, rigorous)
     from proofmap.verify.onehot_overlap import boxes_overlap  # imports this module
 
-    return boxes_overlap(graph, boxes, target, how, rival)
+    def bound(asked: bool | None) -> Overlap:
+        covered = decide_rigorous(graph, asked, method)
+        how = OverlapSettings(method, budget(memory, x.device), sharing, objective, enough, covered)
+        return boxes_overlap(graph, boxes, target, how, rival)
+
+    return or_fast(rigorous, bound)
 
 
 def family_overlap(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,18 +19,21 @@ from proofmap.errors import BoundError, ProofmapError, RoomError
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import logits_of, margins, target_of
 from proofmap.graph.input_tensor import as_samples
+from proofmap.graph.joined_inputs import join_inputs
 from proofmap.graph.opaque import differentiable
 from proofmap.graph.rewrite.probability_head import scores
-from proofmap.graph.torch import eager, uncompiled
-from proofmap.inputs.array_types import SampleSource, Target
+from proofmap.graph.torch import logits_module
+from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import inner_family, round_into_box, round_up
+from proofmap.inputs.several_inputs import Domains, InputPart, is_several, split_tensor
 from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime.memory import budget
 from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part, report
 from proofmap.runtime.progress_bar import ProgressBar
+from proofmap.runtime.time_limit import time_limit
 from proofmap.settings import check_count, check_flag
 from proofmap.text.radius_table import radius_html, radius_line
 from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
@@ -45,6 +49,7 @@ _LINEAR_RIVALS = 5  # the linearised radius uses this many rivals with the highe
 _STEP_FACTOR = 4.0  # ratio of two trials, while only a proven or only an unproven radius is known
 _LEAST_RADIUS = 1e-8  # smaller radii are not tried
 _CLOSE_RATIO = 1.02  # ratio of an unproven to a proven radius at which the search ends
+LEAST_TRIAL_SECONDS = 1.0  # time that the first trial gets in any case, as do the scores of a proven radius
 _MOST_TRIALS = 32  # trials after which the search ends in any case
 _CONTRADICTION = 1e-4  # relative: a radius proven this far beyond an adversary contradicts it
 
@@ -64,11 +69,17 @@ class Radius:
 
     proven: Tensor  # (N,) all inputs within this radius have the same class
     refuted: Tensor  # (N,) distance of the nearest adversary found, or inf
-    points: Tensor  # (N, *shape) the adversaries, or x itself if none was found
+    points: Tensor  # (N, *shape) the adversaries, or x itself if none was found; joined vectors for several inputs
     rigorous: bool = False  # whether `proven` covers all rounding errors
+    parts: tuple[InputPart, ...] = ()  # several inputs, whose joined vectors the points are
 
     def __len__(self) -> int:
         return len(self.proven)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The points of each input of floats, (N, *shape) in its own shape; the points themselves for one input."""
+        return tuple(split_tensor(self.points, self.parts)) if self.parts else (self.points,)
 
     def __repr__(self) -> str:
         return f"Radius({radius_line(self.proven.tolist(), self.refuted.tolist(), self.rigorous)})"
@@ -79,10 +90,10 @@ class Radius:
 
 def radius(
     model: Network,
-    x: SampleSource,
+    x: Inputs,
     *,
     norm: float = inf,
-    domain: tuple[float | Tensor, float | Tensor] | None = None,
+    domain: Domains = None,
     bounds: Method | None = None,
     target: Target = None,
     steps: int = 16,
@@ -98,10 +109,14 @@ def radius(
     model as it runs. With rigorous, the proof covers all rounding errors. That is the default if they are known (see
     `pm.overlap`), and `Radius.rigorous` tells. Both bounds are 0 if x itself is not classified as the target.
 
+    x may be several inputs, a tuple or a dictionary. Then `domain` has an entry for each: (low, high), None for no
+    limits, or "fixed" for an input that does not move. The others move together: the radius is that of a ball of their
+    joined vectors. `Radius.inputs` has the adversaries of each input.
+
     >>> pm.radius(model, x[:1], domain=(0.0, 1.0), steps=4).refuted
     tensor([0.0603])
     """
-    search = _RadiusSearch.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
+    search = _search(model, x, norm, domain, bounds, target, steps, memory, rigorous)
     differentiable(search.graph, "an attack")
     with _shown(len(search.x), progress), full_precision(search.x.device), torch.no_grad():
         with part(0.0, _ATTACK_WORK_SHARE):
@@ -113,10 +128,10 @@ def radius(
 
 def certified_radius(
     model: Network,
-    x: SampleSource,
+    x: Inputs,
     *,
     norm: float = inf,
-    domain: tuple[float | Tensor, float | Tensor] | None = None,
+    domain: Domains = None,
     bounds: Method | None = None,
     target: Target = None,
     steps: int = 16,
@@ -130,14 +145,36 @@ def certified_radius(
     domain. Then it bisects, with `steps` steps in all. A radius without a finite bound, as for a logarithm that reaches
     0, is not proven. The radius is 0 if x itself is not classified as the target. A larger radius may be provable too,
     since the bounds need not grow with the radius. With rigorous, the proof covers all rounding errors. That is the
-    default if they are known (see `pm.overlap`). `pm.radius` also gives the distance of an adversary.
+    default if they are known (see `pm.overlap`). `pm.radius` also gives the distance of an adversary, and says how
+    several inputs are given.
 
     >>> pm.certified_radius(model, x, domain=(0.0, 1.0))
     tensor([0.0268, 0.0359])
     """
-    search = _RadiusSearch.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
+    search = _search(model, x, norm, domain, bounds, target, steps, memory, rigorous)
     with _shown(len(search.x), progress), full_precision(search.x.device), torch.no_grad():
         return search.result(search.bisect(_RadiusInterval.at(search.x))).proven
+
+
+def _search(
+    model: Network,
+    x: Inputs,
+    norm: float,
+    domain: Domains,
+    bounds: Method | None,
+    target: Target,
+    steps: int,
+    memory: int | None,
+    rigorous: bool | None,
+) -> _RadiusSearch:
+    """Return the search for the radii of one input, or of several, which are joined."""
+    if not is_several(x):
+        limits: Any = domain
+        return _RadiusSearch.of(model, x, Ball(1.0, norm, limits), bounds, target, steps, memory, rigorous)
+    joined = join_inputs(model, x)
+    ball = joined.unit_ball(norm, domain)
+    search = _RadiusSearch.of(joined.model, joined.x, ball, bounds, target, steps, memory, rigorous)
+    return search if joined.is_one else replace(search, parts=joined.parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +184,7 @@ class RadiusTrials:
     proven: Tensor
     count: int
     smallest: float
+    rigorous: bool  # whether the proofs cover all rounding errors
 
 
 def radius_until(
@@ -165,7 +203,8 @@ def radius_until(
     geometric mean. The first radius is tried in any case; another one only if it is expected to fit.
 
     end: while no radius is proven, the search goes on after `until`. Another trial, and scores that take as long, must
-    then fit before `end`.
+    then fit before `end`. A trial that is not decided by then is given up between two pieces of its work. Raises
+    TimeoutError if no radius is proven by then.
     """
     search = _RadiusSearch.of(model, x, Ball(1.0, inf, domain), None, target, _MOST_TRIALS, None)
     proven = torch.zeros_like(x.flatten(1)[:, 0])
@@ -177,7 +216,13 @@ def radius_until(
     with full_precision(x.device), torch.no_grad():
         while len(rows) and count < _MOST_TRIALS:
             begin = time.monotonic()
-            holds, _ = search._decided(replace(search.ball, eps=trial).at(x).pick(rows), rows)
+            try:
+                with time_limit(max(end, begin + LEAST_TRIAL_SECONDS)):
+                    holds, _ = search._decided(replace(search.ball, eps=trial).at(x).pick(rows), rows)
+            except TimeoutError:
+                if not bool((proven > 0).any()):
+                    raise
+                break
             count, smallest = count + 1, min(smallest, float(trial[rows].min()))
             proven[rows] = torch.where(holds, trial[rows], proven[rows])
             edge[rows] = torch.where(holds, edge[rows], trial[rows])
@@ -191,7 +236,7 @@ def radius_until(
             latest = until if bool((proven > 0).any()) else max(until, end - took)
             if now + took > latest:
                 break
-    return RadiusTrials(proven, count, smallest)
+    return RadiusTrials(proven, count, smallest, search.how.rigorous)
 
 
 def _multiplies(graph: Graph) -> bool:
@@ -248,12 +293,13 @@ class _RadiusSearch:
     target: Tensor
     how: OverlapSettings
     steps: int
+    parts: tuple[InputPart, ...] = ()
 
     @classmethod
     def of(
         cls,
         model: Network,
-        x: SampleSource,
+        x: Inputs,
         ball: Ball,
         bounds: Method | None,
         target: Target,
@@ -273,7 +319,7 @@ class _RadiusSearch:
         )
         with full_precision(x.device), torch.no_grad():
             aim = target_of(target, logits_of(graph, x))
-        return cls(model if isinstance(model, Graph) else eager(model), graph, x, ball, aim, how, steps)
+        return cls(model, graph, x, ball, aim, how, steps)
 
     @cached_property
     def whole(self) -> Family:
@@ -378,13 +424,19 @@ class _RadiusSearch:
             points=known.points.index_put((which,), stored[nearer].to(known.points.dtype)),
         )
 
+    @cached_property
+    def outputs(self) -> Callable[[Tensor], Tensor]:
+        """The outputs (N, d) of the model as it runs."""
+        assert not isinstance(self.model, Graph)
+        return logits_module(self.model, self.x)
+
     def is_adversarial(self, points: Tensor, rows: Tensor) -> Tensor:
         """Return whether another class is ahead at points (n, *shape), in float64 and in the model as it runs."""
         target, stored = self.target[rows], points.to(self.x.dtype)
-        with uncompiled():
+        if isinstance(self.model, Graph):
             outputs = self.model(stored).flatten(1)
-        if not isinstance(self.model, Graph):
-            outputs = scores(outputs, self.graph.taken_off)
+        else:
+            outputs = scores(self.outputs(stored), self.graph.taken_off).to(points.device)
         return (margins(self.precise(points).flatten(1), target) > 0) & (margins(outputs, target) > 0)
 
     def result(self, known: _RadiusInterval) -> Radius:
@@ -399,4 +451,4 @@ class _RadiusSearch:
                 f"an adversary is {float(refuted[k]):g} from sample {k}, whose decision was proven to hold up to "
                 f"{float(proven[k]):g}: one of both is wrong, please report the model"
             )
-        return Radius(torch.minimum(proven, refuted), refuted, known.points, self.how.rigorous)
+        return Radius(torch.minimum(proven, refuted), refuted, known.points, self.how.rigorous, self.parts)

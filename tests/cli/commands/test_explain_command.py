@@ -81,7 +81,7 @@ def test_a_certificate_of_an_onnx_file_is_about_that_file_behind_its_preparation
     made = record["certificate"]
     assert (made["model"], (tmp_path / "x.onnx").exists()) == (str(net), False)
     assert made["full"] == pytest.approx(record["overlap_upper_proven"], abs=3e-2)  # the rounding of float32
-    assert check.read_claim(made["file"], made["model"], made["input"]).target == 2
+    assert check.read_claim(made["file"], made["model"], made["input"]).statement.target == 2
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,20 @@ def test_a_targeted_map_has_a_certificate_for_each_half(tmp_path: Path) -> None:
     made = answer(*words, "--certificate", tmp_path / "x.proof")["inputs"][0]["certificates"]
     assert [Path(one["file"]).name for one in made] == ["x.plus.proof", "x.minus.proof"]
     for one in made:
-        assert check.read_claim(one["file"], one["model"], one["input"]).rivals == [3]
+        assert check.read_claim(one["file"], one["model"], one["input"]).statement.rows == [3]
+
+
+def test_an_output_has_a_certificate(tmp_path: Path) -> None:
+    np.save(tmp_path / "digit.npy", digits(1)[0].numpy())
+    net = write_linear(tmp_path / "net.onnx", (1, 28, 28))
+    words = ("explain", net, tmp_path / "digit.npy", "--eps", "0.01", *GRID, "--out", tmp_path / "maps")
+    record = answer(*words, "--output", "2", "--certificate", tmp_path / "x.proof")["inputs"][0]
+    made = record["certificate"]
+    checked = called("check", made["file"], made["model"], made["input"])
+    assert checked.exit_code == 0
+    assert checked.stdout.startswith("Proven: output 2 is between ")
+    (upper,) = (value for name, value in record.items() if name.endswith("_upper_proven"))
+    assert made["full"] == pytest.approx(upper, rel=1e-2)
 
 
 def test_one_certificate_is_of_one_input(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_explain_states_the_output_and_its_unit() -> None:
     [
         (("--output", "0", "--method", "smooth"), "got --output with --method smooth, expected eva or empirical"),
         (("--output", "0", "--target", "1"), "got --target with --output, expected one of them"),
-        (("--output", "0", "--certificate", "a.proof"), "certificates are about decisions"),
+        (("--output", "0", "--certificate", "a.proof"), "got 2 inputs with --certificate, expected one"),
         (("--direction", "up"), "got --direction without --output"),
     ],
 )

@@ -213,6 +213,119 @@ def test_masks_are_constants() -> None:
     assert (reached <= found.overlap.full + 1e-5).all()
 
 
+ENCODER_DECODER = {"T5": {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}}
+BART = {f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in (("layers", 1), ("ffn_dim", 8))}
+BART_HEADS = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+SEGMENTED = {
+    "depths": [1, 1, 1, 1],
+    "sr_ratios": [2, 1, 1, 1],
+    "hidden_sizes": [4, 4, 8, 8],
+    "num_attention_heads": [1, 1, 2, 2],
+    "mlp_ratios": [1, 1, 1, 1],
+    "patch_sizes": [3, 3, 3, 3],
+    "strides": [2, 2, 2, 1],
+    "decoder_hidden_size": 8,
+}
+DECODED = {"decoder_input_ids": torch.tensor([[0, 5, 7]]).expand(2, -1)}  # whole numbers, the same for all samples
+
+# Outputs of other shapes: one entry is explained. Beside the output, the inputs by keyword that stay fixed.
+OTHER_OUTPUTS: dict[str, tuple[Model, tuple[int, ...], dict[str, Tensor]]] = {
+    "tokens of BERT": (Model("Bert", "TokenClassification", {**SMALL, **TEXT}, ROWS, "inputs_embeds"), (1, 2), {}),
+    "words of BERT": (Model("Bert", "MaskedLM", {**SMALL, **TEXT}, ROWS, "inputs_embeds"), (3, 11), {}),
+    "tokens of T5": (
+        Model("T5", "TokenClassification", {**ENCODER_DECODER["T5"], "num_labels": 3}, ROWS, "inputs_embeds", 1e-4),
+        (1, 2),
+        {},
+    ),
+    "words of T5": (
+        Model("T5", "ConditionalGeneration", {**ENCODER_DECODER["T5"], "vocab_size": 20}, ROWS, "inputs_embeds", 1e-4),
+        (2, 7),
+        DECODED,
+    ),
+    "words of BART": (
+        Model("Bart", "ConditionalGeneration", {"d_model": 8, **BART, **BART_HEADS, **TEXT}, ROWS, "inputs_embeds"),
+        (2, 7),
+        DECODED,
+    ),
+    "words of GPT-2": (
+        Model("GPT2", "TokenClassification", {"n_embd": 8, "n_layer": 1, "n_head": 2}, ROWS, "inputs_embeds"),
+        (3, 1),
+        {},
+    ),
+    "pixels": (Model("Segformer", "SemanticSegmentation", {**SEGMENTED, "num_labels": 3}), (1, 2, 2), {}),
+    "boxes": (
+        Model("Yolos", "ObjectDetection", {**SMALL, **PATCHES, "image_size": [16, 16], "num_detection_tokens": 3}),
+        (2, 1),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize(("case", "index", "fixed"), OTHER_OUTPUTS.values(), ids=OTHER_OUTPUTS)
+def test_outputs_of_other_shapes(case: Model, index: tuple[int, ...], fixed: dict[str, Tensor]) -> None:
+    """The change of one entry: radius 0 changes nothing, and no attacked point changes it by more than the bound."""
+    model, call = case.build(), {case.keyword: case.x, **fixed}
+
+    def entry(points: Tensor) -> Tensor:
+        logits = model(**{case.keyword: points, **fixed}).logits
+        return torch.stack([logit[index] for logit in logits])
+
+    method = pm.bounds.CrownIBP() if case.x is PICTURES else pm.bounds.Backward()
+    balls = (pm.Ball(case.eps), *(None,) * len(fixed))
+    for direction, sign in (("up", 1), ("down", -1)):
+        objective = pm.objectives.Output(index, direction)  # type: ignore[arg-type]
+        found = pm.overlap(model, call, balls, objective=objective, bounds=method)
+        assert found.value is not None
+        with torch.no_grad():
+            start = entry(case.x)
+        assert torch.allclose(found.value, start, atol=1e-5)
+        x = case.x.clone().requires_grad_()
+        steps = torch.autograd.grad(entry(x).sum(), x)[0].sign()
+        with torch.no_grad():
+            change = sign * (entry(case.x + sign * case.eps * steps) - start)
+        assert (change > 0).all()
+        assert (change <= found.full + 1e-6).all()
+        assert (found.full < 1).all()
+
+
+def test_an_output_of_another_shape_names_the_objective() -> None:
+    """The advice works as it is written."""
+    model = OTHER_OUTPUTS["tokens of BERT"][0].build()
+    with pytest.raises(pm.InputError, match=r"output has shape \(N, 4, 4\), which is no list of classes") as caught:
+        pm.EVA(model, BALL).explain(ROWS)
+    advice = str(caught.value).rpartition("as in ")[2]
+    assert eval(advice, {"pm": pm, "model": model}).explain(ROWS).guarantee == "certified"
+
+
+def test_a_head_that_takes_no_embeddings() -> None:
+    """T5's classifier looks for the end token in its ids. The error says so, and a wrapped head works."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.T5Config(**ENCODER_DECODER["T5"], vocab_size=20, num_labels=3, num_decoder_layers=1)
+    model = transformers.T5ForSequenceClassification(config).eval()
+    with pytest.raises(
+        pm.ModelError, match=r"NotImplementedError: Passing input embeddings.*wrap it in a module whose"
+    ):
+        pm.EVA(model, (BALL, None)).explain({"inputs_embeds": ROWS, **DECODED})
+
+    class Head(torch.nn.Module):
+        """The encoder, the decoder, and the head at the last token."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, rows: Tensor, decoded: Tensor) -> Tensor:
+            states = self.model.transformer(inputs_embeds=rows, decoder_input_ids=decoded).last_hidden_state
+            logits: Tensor = self.model.classification_head(states[:, -1])
+            return logits
+
+    decoded = DECODED["decoder_input_ids"]
+    found = pm.EVA(Head().eval(), (BALL, None)).explain((ROWS, decoded))
+    assert torch.equal(found.predicted, Head()(ROWS, decoded).argmax(1))
+    assert (found.overlap.full.isfinite()).all()
+
+
 def _timm() -> Any:
     try:
         import timm

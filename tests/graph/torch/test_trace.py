@@ -350,7 +350,7 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
     "dictionary": (Mapping(), "output is a dict with the tensors 'one' .*, expected one tensor"),
     "state": (Counting(), "writes to its buffers .*'seen'.*, expected one that keeps no state"),
     "decision": (Deciding(), "computes a sample differently alone and beside others"),
-    "shape": (nn.Linear(5, 3), r"torch.export cannot follow the model on a batch of 29 of shape \(4,\)"),
+    "shape": (nn.Linear(5, 3), r"the model fails on a batch of shape \(N, 4\) \(RuntimeError: mat1 and mat2"),
     "undefined": (Apply(lambda x: (x - 5).log()), "output at x is NaN or infinite"),
     "fixed batch": (Apply(lambda x: x.view(29, 4)), "cannot take a batch of 2"),
 }
@@ -400,3 +400,51 @@ def test_maps_of_one_channel_may_have_any_strides() -> None:
     truth = copy.deepcopy(model).double()(x.double())
     for _ in range(5):  # the memory out of bounds differs between runs
         torch.testing.assert_close(graph(x).double(), truth, rtol=0, atol=1e-5)
+
+
+class Recording(nn.Module):
+    """Registers hooks at its first call, and remembers this in an attribute, as models of Hugging Face do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not hasattr(self, "ready"):
+            self.kept: list[Tensor] = []
+            for layer in self.layers:
+                layer.register_forward_hook(lambda _layer, _given, value: self.kept.append(value))
+            self.ready = True
+        self.kept.clear()
+        self.layers(x)
+        first, _, last = self.kept
+        return first + last
+
+
+def test_hooks_of_the_first_call_are_taken_back() -> None:
+    """Otherwise the next call registers them a second time, and fails."""
+    torch.manual_seed(0)
+    model, x = Recording().eval(), torch.rand(2, 4)
+    graph = trace(model, x)
+    assert not any(layer._forward_hooks for layer in model.layers)
+    assert torch.allclose(graph(x), model(x), atol=1e-6)
+
+
+class Constant(nn.Module):
+    """Adds an attention of constants, as a decoder has for its first tokens."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.last, self.rows, self.dropout = nn.Linear(4, 3), nn.Parameter(torch.rand(1, 5, 3)), dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed = nn.functional.scaled_dot_product_attention(self.rows, self.rows, self.rows, dropout_p=self.dropout)
+        logits: Tensor = self.last(x) + mixed[:, 0]
+        return logits
+
+
+def test_an_attention_of_constants_is_one_unless_it_draws() -> None:
+    model, x = Constant(0.0).eval(), torch.rand(2, 4)
+    assert torch.allclose(trace(model, x)(x), model(x), atol=1e-6)
+    with pytest.raises(ModelError, match=r"draws random numbers|another output each time"):
+        trace(Constant(0.5).eval(), x)

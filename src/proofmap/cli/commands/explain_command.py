@@ -84,8 +84,6 @@ def explain(
     output = what.explained.objective()
     if output is not None and method not in (None, "eva", "empirical"):
         raise InputError(f"got --output with --method {method}, expected eva or empirical: they explain single outputs")
-    if output is not None and certificate is not None:
-        raise InputError("got --certificate with --output, expected one of them: certificates are about decisions")
     if output is not None and scoring.target is not None:
         raise InputError("got --target with --output, expected one of them: an output has no class")
     automatic = (

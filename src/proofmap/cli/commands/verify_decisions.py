@@ -22,7 +22,7 @@ from proofmap.errors import BoundError
 from proofmap.graph import Graph
 from proofmap.graph.classes import classes_of
 from proofmap.rounding.point_bounds import lower_bounds_at_points
-from proofmap.rounding.rigorous_support import has_error_bounds
+from proofmap.rounding.rigorous_support import has_error_bounds, or_fast
 from proofmap.runtime.memory import budget
 from proofmap.runtime.progress import part
 from proofmap.runtime.progress_bar import ProgressBar
@@ -102,7 +102,13 @@ def _answer(case: SampleInBall, graph: Graph, query: DecisionQuery, stem: str) -
     try:
         with part(0.0, _OVERLAP_WORK_SHARE if query.radius else 1.0):
             asked: Any = {"bounds": query.method, "target": aim, "enough": 0.0}
-            found = overlap(network, case.x, case.ball, **asked, rigorous=rigorous)
+
+            def bound(mode: bool | None) -> Overlap:
+                covered = has_error_bounds(network) if mode is None else mode
+                return overlap(network, case.x, case.ball, **asked, rigorous=covered)
+
+            found = or_fast(None, bound)
+            rigorous = found.rigorous
             upper = float(found.full)
             if upper >= 0 and rigorous and _may_be_rounding(found, graph):
                 rounding = bool(overlap(network, case.x, case.ball, **asked, rigorous=False).full < 0)

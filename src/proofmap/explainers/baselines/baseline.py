@@ -6,9 +6,9 @@ A subclass implements `_maps`, the attributions of a batch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from typing import Any, ClassVar, overload
 
 import torch
 from torch import Tensor
@@ -19,8 +19,11 @@ from proofmap.explainers.explainer import check_model
 from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.classes import classes_of, require_classes
 from proofmap.graph.input_tensor import as_samples
+from proofmap.graph.joined_inputs import JoinedInputs, join_inputs
 from proofmap.graph.opaque import differentiable
 from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.groups import Groups, pixels
+from proofmap.inputs.several_inputs import is_several
 from proofmap.runtime.memory import budget, bytes_needed, check_memory, chunk_bytes
 from proofmap.runtime.precision import full_precision
 from proofmap.settings import check_settings
@@ -82,9 +85,45 @@ class Baseline(ABC):
         """Return the groups of all samples, (1 or N, *shape), for a method that covers groups."""
         return None
 
-    def attribute(self, inputs: Samples, target: Target | list[int] = None) -> Tensor:
-        """Return the attributions of inputs (N, *shape), in the same shape, for the predicted class or the target."""
-        x = as_samples(inputs, self.model).detach()
+    def _usual_groups(self, x: Tensor) -> Groups:
+        """Return the default groups of one input, for a method that covers groups."""
+        return pixels()
+
+    def for_joined(self, joined: JoinedInputs) -> Baseline:
+        """Return the method for the joined vectors of several inputs."""
+        changed: dict[str, Any] = {"model": joined.model}
+        if "groups" in (field.name for field in fields(self)):
+            changed["groups"] = joined.usual_mask(getattr(self, "groups", None), self._usual_groups)
+        return replace(self, **changed)
+
+    @overload
+    def attribute(self, inputs: Samples, target: Target | list[int] = None) -> Tensor: ...
+
+    @overload
+    def attribute(self, inputs: tuple[Samples, ...], target: Target | list[int] = None) -> tuple[Tensor, ...]: ...
+
+    @overload
+    def attribute(self, inputs: Mapping[str, Samples], target: Target | list[int] = None) -> dict[str, Tensor]: ...
+
+    def attribute(
+        self, inputs: Samples | tuple[Samples, ...] | Mapping[str, Samples], target: Target | list[int] = None
+    ) -> Tensor | tuple[Tensor, ...] | dict[str, Tensor]:
+        """Return the attributions of inputs (N, *shape), in the same shape, for the predicted class or the target.
+
+        For a model of several inputs, give a tuple in the order of its arguments, or a dictionary by keyword. The
+        result has a map for each; that of integers is zero. Settings such as a domain are about the joined vector of
+        the inputs of floats. A method that covers groups takes a tuple of them.
+        """
+        if is_several(inputs):
+            joined = join_inputs(self.model, inputs)
+            maps: tuple[Tensor, ...] | dict[str, Tensor] = joined.like(
+                inputs, self.for_joined(joined)._attributed(joined.x, target)
+            )
+            return maps
+        one: Any = inputs
+        return self._attributed(as_samples(one, self.model).detach(), target)
+
+    def _attributed(self, x: Tensor, target: Target | list[int]) -> Tensor:
         graph = require_classes(as_graph(self.model, x)).to(x.device, x.dtype)
         if self.needs_gradients:
             differentiable(graph, type(self).__name__)

@@ -21,6 +21,7 @@ from torch.nn.modules.conv import _ConvNd
 from proofmap.errors import InputError
 from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.graph import Node
+from proofmap.graph.joined_inputs import JoinedInputs
 from proofmap.graph.opaque import opaque_node
 from proofmap.graph.ops import OPERATIONS, compute
 from proofmap.graph.torch import HookedModule
@@ -42,6 +43,14 @@ class ClassActivation(Baseline):
     @abstractmethod
     def _weights(self, maps: Tensor, slope: Tensor) -> Tensor:
         """Return w (n, K) from A and g, both (n, K, positions)."""
+
+    def for_joined(self, joined: JoinedInputs) -> Baseline:
+        if joined.is_one:
+            return super().for_joined(joined)
+        raise InputError(
+            f"{type(self).__name__} got {len(joined.parts)} inputs, expected one: maps of a convolution do not tell "
+            "which input they belong to; choose another method, such as saliency"
+        )
 
     def _maps(self, task: BaselineBatch) -> Tensor:
         at = _last_convolution(task) if self.layer is None else _node_of_layer(task, self.layer)

@@ -18,7 +18,9 @@ from proofmap.errors import InputError
 from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
 from proofmap.explainers.baselines.masked_samples import masked_scores
 from proofmap.explainers.upsampling import spread
+from proofmap.graph.joined_inputs import of_one_input
 from proofmap.inputs.groups import Groups, grid, mask_of, pixels
+from proofmap.inputs.several_inputs import GroupsOfInputs
 from proofmap.settings import count, number
 
 _GRID_CELLS = 7  # default cells along each side of an image
@@ -28,12 +30,13 @@ _GRID_CELLS = 7  # default cells along each side of an image
 class Surrogate(Baseline):
     """A weight for each group, from f_c where the groups with z = 1 have the values of x and the others the baseline.
 
-    groups: the variables that are covered together; by default 7 x 7 cells of an image, else each variable.
+    groups: the variables that are covered together; by default 7 x 7 cells of an image, else each variable. A
+    tuple for several inputs.
     """
 
     needs_gradients: ClassVar[bool] = False
 
-    groups: Groups = None
+    groups: GroupsOfInputs = None
     baseline: float = number(0.0)
     seed: int = count(0, least=0)
     samples: int = count(1000)
@@ -46,12 +49,13 @@ class Surrogate(Baseline):
     def _weights(self, bits: Tensor, scores: Tensor) -> Tensor:
         """Return a weight for each group (n, G) from the bits (K, G) and the scores (n, K), all in float64."""
 
+    def _usual_groups(self, x: Tensor) -> Groups:
+        small = x.ndim not in (3, 4) or min(x.shape[-2:]) < _GRID_CELLS
+        return pixels() if small else grid(_GRID_CELLS)
+
     def _mask(self, x: Tensor) -> Tensor:
-        groups = self.groups
-        if groups is None:
-            small = x.ndim not in (3, 4) or min(x.shape[-2:]) < _GRID_CELLS
-            groups = pixels() if small else grid(_GRID_CELLS)
-        mask = mask_of(groups, x)
+        _, groups = of_one_input(None, self.groups)
+        mask = mask_of(self._usual_groups(x) if groups is None else groups, x)
         if int(mask.max()) >= self.samples:
             raise InputError(
                 f"{type(self).__name__} got {int(mask.max()) + 1} groups and samples={self.samples}, expected at least "

@@ -15,6 +15,7 @@ from proofmap.explainers.statements.explained_inputs import with_inputs
 from proofmap.graph import as_graph
 from proofmap.graph.classes import require_classes
 from proofmap.graph.input_tensor import as_samples
+from proofmap.graph.joined_inputs import join_inputs
 from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.several_inputs import is_several
 from proofmap.runtime.memory import budget
@@ -89,9 +90,10 @@ class TargetedEVA(Explainer):
         Towards its own class, a sample's scores are zero.
         """
         if is_several(x):
-            stated, z, record = self._with_joined_inputs(x, self.groups)
+            joined = join_inputs(self.model, x)
+            stated = self.for_joined(joined)
             assert isinstance(stated, TargetedEVA)
-            return with_inputs(stated.explain_all(z), record)
+            return with_inputs(stated.explain_all(joined.x), None if joined.is_one else joined.record(self.ball))
         x = as_samples(x, self.model)
         graph = require_classes(as_graph(self.model, x))
         every = torch.arange(graph.classes, device=x.device).repeat(len(x))

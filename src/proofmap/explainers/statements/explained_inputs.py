@@ -78,6 +78,8 @@ def _part(found: Explanation, name: str, where: slice, shape: torch.Size) -> Exp
     x, scores = found.x[:, where].unflatten(1, shape), found.scores[:, first:last]
     settings = {key: value for key, value in found.settings.items() if key != INPUTS}
     changed: dict[str, Any] = {} if found.errors is None else {"errors": found.errors[:, first:last]}
+    if found.reason is not None:
+        changed["reason"] = found.reason.of_groups(slice(first, last), where, shape)
     if found.opposite is not None:
         changed["opposite"] = _overlap(found.opposite, where, shape, slice(first, last))
     return replace(

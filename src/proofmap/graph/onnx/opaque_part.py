@@ -23,6 +23,7 @@ from proofmap.errors import ModelError, UnsupportedError, first_line
 from proofmap.graph.builder.graph_builder import MAX_SCALARS, MixedSamplesError, TooLargeError
 from proofmap.graph.ir import Graph
 from proofmap.graph.onnx.message_fields import inner_names
+from proofmap.graph.onnx.operators.quantisation import DYNAMIC_QUANTISATION
 from proofmap.graph.onnx.read import Reader
 from proofmap.graph.onnx.runtime_session import RuntimeSession
 from proofmap.graph.opaque import Missing, bottlenecks, prepend_opaque, sample_dependence, trial_points
@@ -100,7 +101,8 @@ def _refusal(reader: Reader, run: RuntimeSession, points: Tensor, output: Tensor
     except Exception as error:  # an error of onnxruntime
         why = f"{_FIXED_BATCH}: {first_line(error)}"
     if why is not None:
-        return ModelError(f"the file {why}")
+        dynamic = any(node.op_type == "DynamicQuantizeLinear" for node in reader.nodes)
+        return ModelError(f"the file {why}" + (f": it has operators {DYNAMIC_QUANTISATION}" if dynamic else ""))
     return output_shape_error("file", output.shape[1:])
 
 

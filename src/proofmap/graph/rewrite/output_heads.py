@@ -80,6 +80,12 @@ def output_and_one(graph: Graph, entries: Sequence[int], reduce: Reduction) -> G
     return _appended(graph, "output", "linear", (2,), weight=weight, bias=bias)
 
 
+def forms_of_outputs(graph: Graph, entries: Sequence[int], weight: Tensor, bias: Tensor) -> Graph:
+    """Return a network whose outputs are the forms weight · v + bias of some entries v of the output."""
+    picked = _picked(graph, "statement.entries", entries)
+    return _appended(picked, "statement", "linear", (len(weight),), weight=weight, bias=bias)
+
+
 def label_logits(graph: Graph, entry: int) -> Graph:
     """Return a network with the logits (0, z) of one entry z of a multi-label network.
 

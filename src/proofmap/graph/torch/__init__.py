@@ -2,6 +2,6 @@
 
 from proofmap.graph.torch.compiled import eager, uncompiled
 from proofmap.graph.torch.hooked_module import HookedModule
-from proofmap.graph.torch.trace import trace
+from proofmap.graph.torch.trace import logits_module, trace
 
-__all__ = ["HookedModule", "eager", "trace", "uncompiled"]
+__all__ = ["HookedModule", "eager", "logits_module", "trace", "uncompiled"]

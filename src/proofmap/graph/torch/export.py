@@ -75,6 +75,14 @@ class ExportError(ModelError):
         )
 
 
+class FailingModelError(ExportError):
+    """The error for a model that does not run on the inputs itself."""
+
+    def __init__(self, said: str, reason: str) -> None:
+        self.reason = reason
+        ModelError.__init__(self, said)
+
+
 def _has_converters(graph: fx.Graph) -> bool:
     """Return whether every call has a converter. No converter is for an operator that writes to its arguments."""
     return all(str(node.target) in CONVERTERS for node in graph.nodes if node.op not in ("placeholder", "output"))

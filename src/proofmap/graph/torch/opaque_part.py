@@ -24,6 +24,7 @@ from proofmap.graph.rewrite.probability_head import output_shape_error
 from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, evaluate_call, module_path
 from proofmap.graph.torch.hooked_module import HookedModule, Site, find_site
 from proofmap.graph.torch.model_agreement import output_of
+from proofmap.runtime.memory import is_out_of_memory
 from proofmap.runtime.precision import full_precision
 
 _OUTPUT_NAME = "output"  # the node name of a value that is not named after an operation
@@ -108,7 +109,12 @@ def _split_at(
         if is_output:
             return called, None, tail
         points = points_around(x, EXPORT_BATCH_SIZE)
-        value = evaluate_call(exported.program, points, node)
+        try:
+            value = evaluate_call(exported.program, points, node)
+        except Exception as error:  # a table may have no row for a drawn point
+            if is_out_of_memory(error):
+                raise
+            return None
         for path, side in places:
             site = find_site(model, points, path, side, value)
             if site is not None:

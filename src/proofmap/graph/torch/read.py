@@ -24,6 +24,14 @@ _UNINITIALISED = (
     "aten.new_empty",
 )  # the entries are overwritten later, otherwise the model is not a function
 
+_DROPOUT_ARGUMENTS = {  # operators that draw numbers only if this argument is on
+    "aten.scaled_dot_product_attention": "dropout_p",
+    "aten.dropout": "train",
+    "aten.lstm": "train",
+    "aten.gru": "train",
+    "aten.rnn_": "train",
+}
+
 
 def read(
     exported: ExportedProgram,
@@ -90,12 +98,25 @@ def _convert_call(builder: Builder, node: fx.Node, values: dict[str, Any]) -> An
 
 def _compute_constant(node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:
     assert callable(node.target)
-    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+    if _draws(node, args, kwargs):
         raise ModelError(f"{node.target} (node {name!r}) draws random numbers, expected a model that is a function")
     if "device" in kwargs:
         kwargs = {**kwargs, "device": torch.device("cpu")}
     value = node.target(*args, **kwargs)
     return value.zero_() if str(node.target).startswith(_UNINITIALISED) else value
+
+
+def _draws(node: fx.Node, args: Any, kwargs: Any) -> bool:
+    """Return whether a call draws random numbers. Dropout that is off draws none, although its operator is tagged."""
+    target: Any = node.target
+    if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
+        return False
+    switch = next((word for op, word in _DROPOUT_ARGUMENTS.items() if str(target).startswith(op)), None)
+    if switch is None:
+        return True
+    place = [argument.name for argument in target._schema.arguments].index(switch)
+    default = target._schema.arguments[place].default_value
+    return bool(args[place] if place < len(args) else kwargs.get(switch, default))
 
 
 def _placeholders(meta: Any, place: Callable[[list[int]], str]) -> Any:

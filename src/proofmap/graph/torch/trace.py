@@ -7,24 +7,26 @@ without a rule, or cannot be exported, the part before the bounded graph runs as
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from inspect import signature
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
-from proofmap.errors import InputError, ModelError, UnsupportedError
+from proofmap.errors import InputError, ModelError, UnsupportedError, first_line
 from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.embedding_positions import check_no_positions
-from proofmap.graph.input_tensor import as_samples
+from proofmap.graph.input_tensor import as_samples, weight_of
 from proofmap.graph.ir import Graph
 from proofmap.graph.joined_inputs import join_inputs
 from proofmap.graph.torch.compiled import eager, uncompiled
-from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, ExportError, export
+from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, ExportError, FailingModelError, export
 from proofmap.graph.torch.low_precision import in_single_precision
-from proofmap.graph.torch.model_agreement import check
+from proofmap.graph.torch.model_agreement import check, output_of
 from proofmap.graph.torch.module_call import call_of, one_tensor_in_and_out
 from proofmap.graph.torch.opaque_part import ExportedModel, run_as_is
 from proofmap.graph.torch.read import read
@@ -88,6 +90,29 @@ def trace(model: nn.Module, x: Inputs) -> Graph:
     return graph if call is None else replace(graph, parts=call.parts)
 
 
+def logits_module(model: nn.Module, x: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return the module as it runs, as a function from points (N, *shape) to its outputs (N, d), as `trace` reads it.
+
+    The logits of an output object are taken, and float16 or bfloat16 weights are converted to float32.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `trace` has warned
+        single = in_single_precision(eager(model))
+    like = weight_of(single)
+    kind = like.dtype if like.numel() else x.dtype
+    if not isinstance(single, torch.jit.ScriptModule):
+        with uncompiled(), _restored(single):
+            found = one_tensor_in_and_out(single, x[:1].detach().to(kind))
+        single = found
+
+    def run(points: Tensor) -> Tensor:
+        with uncompiled():
+            value = output_of(single, points.to(kind))
+        return value.flatten(1) if value.ndim > 1 else value[:, None]
+
+    return run
+
+
 def _axes_advice(model: nn.Module, x: Tensor) -> str | None:
     """Return advice if the model refuses x (N, *shape) but accepts it with a batch axis or with channels first."""
     shape = tuple(x.shape)
@@ -113,6 +138,38 @@ def _accepts(model: nn.Module, x: Tensor) -> bool:
     return True
 
 
+def _failure_in_words(model: nn.Module, x: Tensor, failure: Exception) -> str:
+    """Return a sentence about a model that does not run on inputs like x (1, *shape)."""
+    call = call_of(model)
+    parts = () if call is None else call.parts
+    shape = ", ".join(f"{part.name!r} {('N', *part.shape)}".replace("'N'", "N") for part in parts)
+    what = f"the inputs {shape}" if parts else f"a batch of shape {('N', *x.shape[1:])}".replace("'N'", "N")
+    expected = "these inputs" if parts else "one tensor of that shape"
+    advice = f"check that it takes {expected} and any number of samples, or wrap it in a module whose forward does"
+    return (
+        f"the model fails on {what} ({type(failure).__name__}: {first_line(failure)}): {_call_advice(model) or advice}"
+    )
+
+
+def _call_advice(model: nn.Module) -> str | None:
+    """Return advice for a module that is called with one tensor but needs several inputs, or one by keyword."""
+    if call_of(model) is not None:
+        return None
+    try:
+        arguments = signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    needed = [
+        one for one in arguments if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    names = [one.name for one in needed]
+    if any(one.kind == one.KEYWORD_ONLY for one in needed):
+        return "give the inputs by keyword, as in {" + ", ".join(f"{name!r}: {name}" for name in names) + "}"
+    if len(names) > 1:
+        return f"it takes {len(names)} inputs, give them as a tuple, ({', '.join(names)})"
+    return None
+
+
 def _check_layers_and_input(model: nn.Module, x: Tensor) -> None:
     """Raise if the model has quantised layers, or if x holds positions in an embedding table."""
     for name, part in model.named_modules():
@@ -133,8 +190,8 @@ def _read_module(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
     except ExportError as error:
         try:
             model(x)
-        except Exception:  # the model itself fails
-            raise error from error.__cause__
+        except Exception as failure:  # the model itself fails
+            raise FailingModelError(_failure_in_words(model, x, failure), error.reason) from failure
         return run_as_is(model, x, (("output", f"the whole model, which {error.reason}"),), None, None)
     failed: dict[str, fx.Node] = {}
 
@@ -194,10 +251,14 @@ def _mask_entries(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
 
 @contextmanager
 def _restored(model: nn.Module) -> Iterator[None]:
-    """Restore every attribute of every submodule after the block: modes, tensors, and attributes that forward sets."""
+    """Restore every attribute of every submodule after the block: modes, tensors, and attributes that forward sets.
+
+    Hooks too: a forward may register some at its first call, and set an attribute that says so.
+    """
     before = []
     for module in () if isinstance(model, torch.jit.ScriptModule) else model.modules():
-        tables = [getattr(module, name) for name in ("_parameters", "_buffers", "_modules")]
+        hooks = [name for name, value in vars(module).items() if "_hooks" in name and isinstance(value, dict)]
+        tables = [getattr(module, name) for name in ("_parameters", "_buffers", "_modules", *hooks)]
         before.append((module, dict(module.__dict__), [(table, dict(table)) for table in tables]))
     try:
         yield

@@ -18,7 +18,7 @@ from proofmap.attack.pgd import attack, restrict
 from proofmap.graph import Network
 from proofmap.graph.classes import margins
 from proofmap.graph.opaque import differentiable
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import Maps, Samples, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups, pixels
 from proofmap.metrics.batched_logits import score_at
@@ -35,7 +35,7 @@ _PAPER_RADIUS = 8 / 255  # for inputs between 0 and 1, the usual radius of attac
 
 
 @dataclass(frozen=True, eq=False)
-class AdversarialDeletion(Metric[Samples]):
+class AdversarialDeletion(Metric[Maps]):
     """The area under s_k = score(x + δ_k), where an attack perturbs the k most important variables; lower is better.
 
         δ_k = the δ with the largest max over c' != c of f_c'(x + δ) - f_c(x + δ) found in the ball, with δ_i = 0

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph import Network
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import Maps, Samples, Target
 from proofmap.inputs.groups import Groups, pixels
 from proofmap.metrics.batched_logits import Score, pieces
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
@@ -53,7 +53,7 @@ def _check_steps(said: str, steps: Any) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Curve(Metric[Samples]):
+class Curve(Metric[Maps]):
     """The area under s_k = score(x with some variables at a baseline), k = floor(i G / steps) for i = 0 .. steps.
 
     k is the number of most important variables, out of G. `Deletion` describes the settings and presets.

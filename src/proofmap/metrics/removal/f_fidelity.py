@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph import Network
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import Maps, Samples, Target
 from proofmap.inputs.groups import Groups, pixels
 from proofmap.metrics.batched_logits import Outcome, pieces, score_at
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
@@ -30,7 +30,7 @@ def _share(said: str, got: float) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class FFidelity(Metric[Samples]):
+class FFidelity(Metric[Maps]):
     """The mean over sizes k of FFid+_k - FFid-_k; higher is better, at most 1.
 
         FFid+_k = score(x) - E score(x without a random part of the k most important variables)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.graph import Network
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.array_types import Maps, Samples, Target
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups, pixels
 from proofmap.metrics.batched_logits import Outcome, pieces
@@ -30,7 +30,7 @@ _PAPER_NOISE = 0.01  # for inputs between 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
-class ROAD(Metric[Samples]):
+class ROAD(Metric[Maps]):
     """The mean over k of s_k = score(x with the k most important variables imputed); lower is better.
 
     Pixels are imputed from their neighbours with a little noise, because the shape of a hole of one colour could reveal

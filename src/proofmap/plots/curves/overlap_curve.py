@@ -16,8 +16,10 @@ from proofmap.errors import InputError
 from proofmap.graph import Network, as_graph, bounded
 from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
-from proofmap.inputs.array_types import Samples, Target
+from proofmap.graph.joined_inputs import join_inputs
+from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.ball import Ball
+from proofmap.inputs.several_inputs import Domains, is_several
 from proofmap.rounding.crossed_bounds import check_attained, estimate_stored_error
 from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime.memory import budget
@@ -144,11 +146,11 @@ class OverlapCurve:
 
 def curve(
     model: Network,
-    x: Samples,
+    x: Inputs,
     eps: Iterable[float | str] | Tensor,
     *,
     norm: float = inf,
-    domain: tuple[float | Tensor, float | Tensor] | None = None,
+    domain: Domains = None,
     bounds: Method | None = None,
     target: Target = None,
     steps: int = 16,
@@ -163,10 +165,10 @@ def curve(
 
     Args:
         model: The network.
-        x: The samples (N, *shape).
+        x: The samples (N, *shape), or several inputs as for `pm.radius`.
         eps: The radii, in any order, as numbers, texts such as "2/255", or a 1-D tensor. Each is used for all samples.
         norm: 1, 2 or inf.
-        domain: The range of the values, as for `pm.Ball`.
+        domain: The range of the values, as for `pm.Ball`; for several inputs a tuple, as for `pm.radius`.
         bounds: The bound method, by default `Backward()`.
         target: The class c, by default the predicted one.
         steps: The number of bisection steps of the certified radius.
@@ -186,15 +188,20 @@ def curve(
     """
     radii = _radii(eps)
     method = method_of(bounds)
+    if is_several(x):
+        joined = join_inputs(model, x)
+        model, x, at = joined.model, joined.x, joined.unit_ball(norm, domain)
+    else:
+        limits: Any = domain
+        at = Ball(1.0, norm, limits)
     x = as_samples(x, model)
     graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
     how = OverlapSettings(method, budget(memory, x.device), rigorous=decide_rigorous(graph, rigorous, method))
-    at = Ball(1.0, norm, domain)
     with full_precision(x.device), torch.no_grad():
         aim = target_of(target, logits_of(graph, x))
     with ProgressBar(len(x), "curve", show=progress) as bar, bar.work(len(x)):
         with part(0.0, _RADIUS_WORK_SHARE):
-            options: Any = {"norm": norm, "domain": domain, "bounds": method, "memory": memory, "rigorous": rigorous}
+            options: Any = {"norm": norm, "domain": at.domain, "bounds": method, "memory": memory, "rigorous": rigorous}
             found = radius(model, x, **options, target=aim, steps=steps, progress=False)
         width = (1 - _RADIUS_WORK_SHARE) / len(radii)
         sides = []

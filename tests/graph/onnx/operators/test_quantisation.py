@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -78,18 +79,28 @@ def test_quantised_files_are_read_and_bounded(form: str, plain: Path, tmp_path: 
     assert graph.file is not None
     x = torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(2))
     session = start_session(file.read_bytes(), plain=True)
+    merged = start_session(file.read_bytes())  # with kernels of integers
     name = session.get_inputs()[0].name
     expected = np.concatenate([session.run(None, {name: row[None].numpy()})[0] for row in x])
     torch.testing.assert_close(graph(x), torch.from_numpy(expected), rtol=1e-5, atol=1e-5)
     over = pm.overlap(graph, x, BALL)
-    assert not over.rigorous  # a rounding error moves a value by a whole step
+    assert over.rigorous
+    fast = pm.overlap(graph, x, BALL, rigorous=False)
+    assert bool(((fast.full < over.full) & (over.full < fast.full + 0.05)).all())
     family, generator = BALL.at(x), torch.Generator().manual_seed(3)
     drawn = [*family.sample(30, generator), attack(graph, family, over.target, restarts=2, generator=generator)[1]]
-    for delta in drawn:
-        logits = graph(x + delta)
-        ahead = logits.scatter(1, over.target[:, None], -torch.inf).amax(1)
-        margin = ahead - logits.gather(1, over.target[:, None])[:, 0]
-        assert bool((margin <= over.full + 1e-5).all())
+    corners = [
+        torch.where(torch.rand(x.shape, generator=generator) < 0.5, family.lower, family.upper) for _ in range(30)
+    ]
+    for delta in (*drawn, *corners):
+        points = x + delta
+        hardware = [
+            np.concatenate([one.run(None, {name: p[None].numpy()})[0] for p in points]) for one in (session, merged)
+        ]
+        for logits, bound in ((graph(points), fast), *((torch.from_numpy(one), over) for one in hardware)):
+            ahead = logits.scatter(1, over.target[:, None], -torch.inf).amax(1)
+            margin = ahead - logits.gather(1, over.target[:, None])[:, 0]
+            assert bool((margin <= bound.full + (0 if bound is over else 1e-5)).all())
 
 
 def test_the_quantised_network_is_compared_with_the_original(plain: Path, tmp_path: Path) -> None:
@@ -103,10 +114,18 @@ def test_the_quantised_network_is_compared_with_the_original(plain: Path, tmp_pa
         assert bool((apart <= found.difference[..., 1] + 1e-5).all())
 
 
-def test_rigorous_bounds_are_refused(plain: Path, tmp_path: Path) -> None:
-    graph = pm.load(quantised(plain, tmp_path, "QDQ"))
-    with pytest.raises(pm.BoundError, match=r"no rigorous bounds for round .*it jumps"):
-        pm.overlap(graph, torch.rand(1, 1, 6, 6), BALL, rigorous=True)
+@pytest.mark.parametrize("form", ["qdq for each channel", "operators"])
+def test_rigorous_bounds_enclose_what_onnxruntime_computes_at_a_point(form: str, plain: Path, tmp_path: Path) -> None:
+    kind, settings = FORMS[form]
+    file = quantised(plain, tmp_path, kind, **settings)
+    graph, x = pm.load(file), torch.rand(20, 1, 6, 6, generator=torch.Generator().manual_seed(5))
+    over = pm.overlap(graph, x, pm.Ball(1e-12), rigorous=True)
+    for session in (start_session(file.read_bytes(), plain=True), start_session(file.read_bytes())):
+        name = session.get_inputs()[0].name
+        logits = torch.from_numpy(np.concatenate([session.run(None, {name: row[None].numpy()})[0] for row in x]))
+        ahead = logits.scatter(1, over.target[:, None], -torch.inf).amax(1)
+        margin = ahead - logits.gather(1, over.target[:, None])[:, 0]
+        assert bool(((over.full_lower <= margin) & (margin <= over.full)).all())
 
 
 def test_dynamic_quantisation_is_named(plain: Path, tmp_path: Path) -> None:
@@ -117,6 +136,26 @@ def test_dynamic_quantisation_is_named(plain: Path, tmp_path: Path) -> None:
     ):
         pm.overlap(graph, x, BALL)
     pm.EmpiricalEVA(graph, BALL, samples=2, groups=pm.groups.grid(2)).explain(x)  # needs no rules
+
+
+def test_dynamic_quantisation_over_a_batch_is_named(tmp_path: Path) -> None:
+    """Its scales depend on all samples of a batch, so that the file is no function of one sample."""
+    network = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
+    axes = {"x": {0: "n"}, "y": {0: "n"}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            network,
+            (torch.rand(2, 4),),
+            tmp_path / "plain.onnx",
+            dynamo=False,
+            input_names=["x"],
+            output_names=["y"],
+            dynamic_axes=axes,
+        )
+    quantization.quantize_dynamic(tmp_path / "plain.onnx", tmp_path / "dynamic.onnx")
+    with pytest.raises(pm.ModelError, match=r"differently alone and beside others.*dynamic quantisation.*statically"):
+        pm.load(tmp_path / "dynamic.onnx")
 
 
 def single(

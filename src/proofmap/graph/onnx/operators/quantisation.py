@@ -23,7 +23,7 @@ from proofmap.graph.onnx.operators.layers import LAYER_CONVERTERS
 from proofmap.graph.onnx.operators.node_inputs import Call, require_computed
 
 _INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16)
-_DYNAMIC = (
+DYNAMIC_QUANTISATION = (
     "of dynamic quantisation, whose scales depend on each input: quantise statically, with "
     "onnxruntime.quantization.quantize_static"
 )
@@ -174,7 +174,7 @@ def _gemm(
 
 
 def _dynamic(b: Builder, call: Call, *inputs: Value) -> str:
-    raise NoRule(_DYNAMIC)
+    raise NoRule(DYNAMIC_QUANTISATION)
 
 
 QUANTISATION_CONVERTERS: dict[str, Callable[..., Any]] = {
