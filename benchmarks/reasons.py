@@ -39,10 +39,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benchmarks.reason_sets import cases, measure, orders, rows, second_check, shift, summaries
+    from benchmarks.reason_sets import cases, measure, orders, rows, scatter, second_check, shift, summaries
     from benchmarks.reason_sets.rows import Row
 else:
-    from reason_sets import cases, measure, orders, rows, second_check, shift, summaries  # a script imports from its own folder
+    from reason_sets import cases, measure, orders, rows, scatter, second_check, shift, summaries  # a script imports from its own folder
     from reason_sets.rows import Row
 
 RADII = {"cifar_cnn": 0.004, "cifar_provable": 2 / 255, "cifar_vit": 2 / 255}
@@ -190,7 +190,11 @@ def main() -> None:
     subparsers = parser.add_subparsers(dest="command", required=True)
     for name, command in COMMANDS.items():
         _options(subparsers.add_parser(name), command.images)
+    _options(subparsers.add_parser("plot"), 0)
     args = parser.parse_args()
+    if args.command == "plot":
+        scatter.draw(rows.read(args.out / "published.csv"), args.out / "published.png")
+        return
     path, command = args.out / f"{args.command}.csv", COMMANDS[args.command]
     if not args.summary:
         files: Row = {**{name: str(getattr(args, name) or "") for name in _FILES}, "part": args.part}
