@@ -9,7 +9,7 @@ python benchmarks/reasons.py check     --networks FOLDER --data FOLDER [--images
 python benchmarks/reasons.py orders    --networks FOLDER --data FOLDER [--start 30000] [--images 20]
 python benchmarks/reasons.py schools   --networks FOLDER --data FOLDER [--start 30000] [--images 30]
 python benchmarks/reasons.py shift     --networks FOLDER --data FOLDER [--images 100]
-python benchmarks/reasons.py plot
+python benchmarks/reasons.py plot      [--networks FOLDER --data FOLDER]
     each with [--out docs/results/reasons] [--limit 60] [--processes 1] [--summary]
 
 Each image is a row of NAME.csv in the folder --out. Rows that the file contains are skipped: the same command continues
@@ -27,7 +27,7 @@ check: attacks and HiGHS's mixed-integer solver repeat the claims about publishe
 orders: sizes by the order in which groups are freed, on training images that are in no published table.
 schools: sizes by the order of maps, and how many of a map's first groups are necessary.
 shift: whether the size tells other data from MNIST's test images, beside the maximum softmax probability.
-plot: our sizes against the published ones, from the file of `published`.
+plot: our sizes against the published ones, from the file of `published`; with data also sets of three images.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benchmarks.reason_sets import cases, measure, orders, rows, scatter, second_check, shift, summaries
+    from benchmarks.reason_sets import cases, figures, measure, orders, rows, second_check, shift, summaries
     from benchmarks.reason_sets.rows import Row
 else:
-    from reason_sets import cases, measure, orders, rows, scatter, second_check, shift, summaries  # a script imports from its own folder
+    from reason_sets import cases, figures, measure, orders, rows, second_check, shift, summaries  # a script imports from its own folder
     from reason_sets.rows import Row
 
 RADII = {"cifar_cnn": 0.004, "cifar_provable": 2 / 255, "cifar_vit": 2 / 255}
+DRAWN = (30_009, 30_017, 30_022)  # training images of the figure
 UNPUBLISHED = 30_000  # the first training image for orders and maps; the published tables have images below 100
 SCHOOL_CASES = (("published", "mnist-10x2", 0.05), ("published", "mnist-cnn", 0.05), ("mlp", "mnist_mlp", 0.02))
 OUT = Path(__file__).resolve().parents[1] / "docs" / "results" / "reasons"
@@ -193,7 +194,10 @@ def main() -> None:
     _options(subparsers.add_parser("plot"), 0)
     args = parser.parse_args()
     if args.command == "plot":
-        scatter.draw(rows.read(args.out / "published.csv"), args.out / "published.png")
+        figures.scatter(rows.read(args.out / "published.csv"), args.out / "published.png")
+        if args.networks and args.data:
+            task = {**_task(args, "published", "mnist-cnn", "pixels", 0.05), "networks": args.networks, "data": args.data}
+            figures.pictures([{**task, "index": index} for index in DRAWN], args.out / "sets.png")
         return
     path, command = args.out / f"{args.command}.csv", COMMANDS[args.command]
     if not args.summary:

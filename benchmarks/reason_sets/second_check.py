@@ -25,6 +25,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.reasons.reason import Reason
 
 from .measure import case_of, columns, sufficient
 from .rows import Row
@@ -143,7 +144,7 @@ def _outputs(path: Path) -> Callable[[Array], Array]:
 
 
 def _points(
-    outputs: Callable[[Array], Array], reason: pm.Reason, mask: Tensor, x: Tensor, eps: float, target: int
+    outputs: Callable[[Array], Array], reason: Reason, mask: Tensor, x: Tensor, eps: float, target: int
 ) -> dict[str, Any]:
     """Count stored points outside their balls, and points whose margin is below the limit by more than stated."""
     if not len(reason.points):
