@@ -9,6 +9,7 @@ python benchmarks/reasons.py check     --networks FOLDER --data FOLDER [--images
 python benchmarks/reasons.py orders    --networks FOLDER --data FOLDER [--start 30000] [--images 20]
 python benchmarks/reasons.py schools   --networks FOLDER --data FOLDER [--start 30000] [--images 30]
 python benchmarks/reasons.py shift     --networks FOLDER --data FOLDER [--images 100]
+python benchmarks/reasons.py included  --networks FOLDER --data FOLDER
 python benchmarks/reasons.py plot      [--networks FOLDER --data FOLDER]
     each with [--out docs/results/reasons] [--limit 60] [--processes 1] [--summary]
 
@@ -16,6 +17,7 @@ Each image is a row of NAME.csv in the folder --out. Rows that the file contains
 a stopped run. Each process has one thread. `seconds` are wall time and `cpu_s` processor time of one image alone, after
 one image that is not measured. --summary prints the means so far.
 
+included: which of the first 100 training images `Backward` leaves open, by radius, beside the published lists.
 published: the two networks and the images of FAME's published table (VeriX+ and FAME), as NETWORK.onnx and NETWORK.csv
     with the columns index, label, verix_size, verix_s, fame_size, fame_s, attack_lower_bound in --networks. `index`
     counts in MNIST's training images, ε = 0.05, domain [0, 1].
@@ -56,10 +58,22 @@ _FILES = ("networks", "data", "onnx")  # columns of a task that are paths: not s
 def published(args: argparse.Namespace) -> list[Row]:
     """Return a task for each image of the published tables."""
     return [
-        {**_task(args, "published", network, groups, 0.05), "index": int(line["index"])}
+        {**_task(args, "published", network, groups, eps), "smallest_s": args.smallest, "index": int(line["index"])}
         for groups in args.groups or ["pixels"]
+        for eps in args.eps or [0.05]
         for network in args.network or cases.PUBLISHED
         for line in cases.published_rows(args.networks, network)[: args.images]
+        if args.index is None or int(line["index"]) in args.index
+    ]
+
+
+def included(args: argparse.Namespace) -> list[Row]:
+    """Return a task for each radius."""
+    radii = args.eps or [0.038, 0.039, 0.04, 0.0405, 0.041, 0.0415, 0.042, 0.043, 0.044, 0.045, 0.046, 0.048, 0.05, 0.052]
+    return [
+        {"case": "published", "network": network, "eps": eps}
+        for network in args.network or cases.PUBLISHED
+        for eps in radii
     ]
 
 
@@ -134,7 +148,7 @@ def _grid(
     args: argparse.Namespace, case: str, networks: Sequence[str], groups: Sequence[str], eps: Sequence[float]
 ) -> list[Row]:
     return [
-        {**_task(args, case, network, group, radius), "index": index}
+        {**_task(args, case, network, group, radius), "smallest_s": args.smallest, "index": index}
         for network in networks
         for group in groups
         for radius in eps
@@ -159,6 +173,7 @@ class Command:
 
 COMMANDS = {
     "published": Command(published, 100, show=summaries.published),
+    "included": Command(included, 0, measure.included, summaries.markdown),
     "mlp": Command(mlp, 30),
     "resnet": Command(resnet, 10),
     "cifar": Command(cifar, 10),
@@ -217,6 +232,8 @@ def _options(parser: argparse.ArgumentParser, images: int) -> None:
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--images", type=int, default=images)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for each image")
+    parser.add_argument("--smallest", type=float, default=0.0, help="further seconds for the least size")
+    parser.add_argument("--index", type=int, nargs="+", help="only these published images")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", type=Path, default=OUT)

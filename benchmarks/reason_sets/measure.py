@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 import proofmap as pm
 from proofmap.errors import ProofmapError
 
-from .cases import Case, cifar, groups_of, mnist_file, mnist_mlp, normalised_cifar, table
+from .cases import (
+    Case,
+    cifar,
+    groups_of,
+    mnist_file,
+    mnist_mlp,
+    normalised_cifar,
+    published_rows,
+    table,
+)
 from .rows import Row
 
 COLUMNS = ("label", "predicted", "of", "kept", "necessary", "undecided", "within_rounding", "least", "bound")
+_LISTED = 100  # the published lists are of the first training images
 WARM_SECONDS = 5.0  # limit of an unmeasured call, which loads what a process loads once
 
 
@@ -34,6 +46,8 @@ def case_of(task: Row) -> Case:
 def sufficient(task: Row, order: Tensor | None = None) -> pm.Sufficient:
     """Return the explainer of a task."""
     case = case_of(task)
+    smallest = float(str(task.get("smallest_s", 0)))
+    more: dict[str, Any] = {"smallest": smallest} if smallest else {}
     return pm.Sufficient(
         case.on(str(task["device"])),
         case.ball(float(str(task["eps"]))),
@@ -41,6 +55,7 @@ def sufficient(task: Row, order: Tensor | None = None) -> pm.Sufficient:
         seconds=float(str(task["limit_s"])),
         order=order,
         progress=False,
+        **more,
     )
 
 
@@ -58,6 +73,21 @@ def measure(task: Row) -> Row:
         return {**none, "label": int(case.labels[index]), "seconds": "", "cpu_s": "", "error": str(error)[:80]}
     seconds, cpu = time.perf_counter() - begin, time.process_time() - used
     return {**columns(found, int(case.labels[index])), "seconds": seconds, "cpu_s": cpu, "error": ""}
+
+
+def included(task: Row) -> Row:
+    """Compare the images that `Backward` leaves open at a radius with those of the published lists."""
+    case = case_of(task)
+    x, labels = case.x[:_LISTED], case.labels[:_LISTED]
+    ball = case.ball(float(str(task["eps"])))
+    over = pm.overlap(case.on("cpu"), x, ball, bounds=pm.bounds.Backward(), target=labels, rigorous=False)
+    left = set((over.full > 0).nonzero().flatten().tolist())
+    rows = published_rows(Path(str(task["networks"])), str(task["network"]))
+    found: Row = {"open": len(left)}
+    for name, column in (("VeriX+", "verix_size"), ("FAME", "fame_size")):
+        listed = {int(row["index"]) for row in rows if row[column] != ""}
+        found |= {f"{name}, listed": len(listed), f"{name}, differ": len(listed ^ left)}
+    return found
 
 
 def columns(found: pm.Explanation, label: int) -> Row:
