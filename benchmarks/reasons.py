@@ -218,7 +218,10 @@ def main() -> None:
     if not args.summary:
         files: Row = {**{name: str(getattr(args, name) or "") for name in _FILES}, "part": args.part}
         rows.compute(path, command.tasks(args), _Work(args.command, files), args.processes)
-    print(command.show(rows.read(path)))
+    text = command.show(rows.read(path))
+    print(text)
+    if args.page:
+        summaries.put(args.page, args.command, text)
 
 
 def _options(parser: argparse.ArgumentParser, images: int) -> None:
@@ -237,6 +240,7 @@ def _options(parser: argparse.ArgumentParser, images: int) -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--page", type=Path, help="put the table into this page, after <!-- reasons COMMAND -->")
     parser.add_argument("--summary", action="store_true")
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import nan
+from pathlib import Path
 from statistics import median
 
 from .rows import numbers
 
 Stored = Mapping[str, str]
+_COMPARED = ("verix_size", "verix_s", "fame_size", "fame_s", "kept", "cpu_s")
 
 
 def mean(values: Sequence[float]) -> float:
@@ -48,7 +50,7 @@ def sizes(rows: Sequence[Stored]) -> str:
 
 def published(rows: Sequence[Stored]) -> str:
     """Return the sizes, and the means beside the published ones."""
-    return f"{sizes(rows)}\n\n{beside_published(rows)}"
+    return f"{beside_published(rows)}\n\n{sizes(rows)}"
 
 
 def checks(rows: Sequence[Stored]) -> str:
@@ -124,17 +126,22 @@ def beside_published(rows: Sequence[Stored]) -> str:
     lines = []
     for name in dict.fromkeys((row["network"], row["groups"]) for row in rows if row["groups"] == "pixels"):
         some = [row for row in rows if (row["network"], row["groups"]) == name]
-        for label, wanted in (("all", False), ("classified right", True)):
-            both = [row for row in some if row["verix_size"] and row["fame_size"]]
-            done = [row for row in both if row["kept"] != "" and not (wanted and row["label"] != row["predicted"])]
+        for label, right in (("all", False), ("classified right", True)):
+            both = [row for row in some if row["verix_size"] and row["fame_size"] and row["kept"] != ""]
+            done = [row for row in both if row["label"] == row["predicted"] or not right]
             if done:
-                columns = ("verix_size", "verix_s", "fame_size", "fame_s", "kept", "cpu_s", "seconds")
-                means = {column: f"{mean(numbers(done, column)):.3g}" for column in columns[1::2]}
-                means |= {column: f"{mean(numbers(done, column)):.1f}" for column in columns[0::2][:2]}
-                means["kept"] = f"{mean(numbers(done, 'kept')):.1f}"
-                means["seconds"] = f"{mean(numbers(done, 'seconds')):.3g}"
+                columns = {column: mean(numbers(done, column)) for column in _COMPARED}
                 minimal = sum(row["undecided"] == "0" for row in done)
-                lines.append({"network": name[0], "images": f"{len(done)}, {label}", **means, "minimal": minimal})
+                lines.append(
+                    {
+                        "network": name[0],
+                        "images": f"{len(done)}, {label}",
+                        "VeriX+": f"{columns['verix_size']:.1f} px, {columns['verix_s']:.1f} s",
+                        "FAME": f"{columns['fame_size']:.1f} px, {columns['fame_s']:.1f} s",
+                        "ours": f"{columns['kept']:.1f} px, {columns['cpu_s']:.2f} s",
+                        "subset-minimal": minimal,
+                    }
+                )
     return markdown(lines)
 
 
@@ -150,3 +157,14 @@ def markdown(lines: Sequence[Mapping[str, object]]) -> str:
 
 def _numeric(value: object) -> bool:
     return str(value).replace(".", "").replace("-", "").replace("%", "").strip().isdigit()
+
+
+def put(page: Path, name: str, text: str) -> None:
+    """Replace the table after the line `<!-- reasons NAME -->` of a page."""
+    head, mark, rest = page.read_text(encoding="utf-8").partition(f"<!-- reasons {name} -->\n")
+    if not mark:
+        return
+    lines = rest.split("\n")
+    while lines and (not lines[0] or lines[0].startswith("|")):
+        lines.pop(0)
+    page.write_text(f"{head}{mark}\n{text}\n\n" + "\n".join(lines), encoding="utf-8")
