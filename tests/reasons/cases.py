@@ -47,9 +47,8 @@ def problem_of(
 
 def exact_overlap(model: nn.Sequential, x: Tensor, eps: float, free: Tensor, target: int | None = None) -> float:
     """Return the largest margin of another class if only the free variables move by eps: LPs of all ReLU patterns."""
-    layers = [
-        (m.weight.detach().double().numpy(), m.bias.detach().double().numpy()) for m in model if hasattr(m, "bias")
-    ]
+    linear = [layer for layer in model if isinstance(layer, nn.Linear)]
+    layers = [(layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()) for layer in linear]
     start = x.double().flatten().numpy()
     move = (free.double() * eps).numpy()
     if target is None:

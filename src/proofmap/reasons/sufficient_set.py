@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -18,8 +19,11 @@ from proofmap.reasons.stages import delete_in_stages
 from proofmap.reasons.unit_network import UnitNetwork
 from proofmap.reasons.witnesses import store_witnesses
 from proofmap.rounding.point_bounds import rounding_of_bounds
+from proofmap.runtime import progress
+from proofmap.runtime.time_limit import time_limit
 from proofmap.search.unstable_units import Units
 
+_UNITS_TIME_SHARE = 0.3  # share of the time for the units of the whole ball; without them, questions are bounded anew
 _RERUNS = 1  # more deletions with the prices of the last tree; a second one gains less than 1 % of the size
 _ROUNDING_SHARE = 0.95  # a point nearer to the limit than this share of the rounding errors shows a group necessary
 _TOLERANCE = 1e-9  # without rounding errors: a point has to exceed the limit by this much
@@ -43,7 +47,8 @@ def sufficient_set(problem: ReasonProblem, known: float, order: Tensor | None, s
         return _reason(problem, GroupDeletion.of_all(FreeBalls(problem.stated), known), begin)
     units = None
     if problem.how.method.search is not None and problem.boxes.single:
-        units = problem.units(problem.enlarged)
+        with suppress(TimeoutError), time_limit(begin + _UNITS_TIME_SHARE * seconds), progress.unreported():
+            units = problem.units(problem.enlarged)
     if units is None:
         return _reason(problem, _without_tree(problem, order, until, at_x), begin)
     return _reason(problem, _with_tree(problem, units, order, until, at_x), begin)
