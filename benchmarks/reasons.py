@@ -44,7 +44,16 @@ if TYPE_CHECKING:
     from benchmarks.reason_sets import cases, figures, measure, orders, rows, second_check, shift, summaries
     from benchmarks.reason_sets.rows import Row
 else:
-    from reason_sets import cases, figures, measure, orders, rows, second_check, shift, summaries  # a script imports from its own folder
+    from reason_sets import (
+        cases,
+        figures,
+        measure,
+        orders,
+        rows,
+        second_check,
+        shift,
+        summaries,
+    )  # a script imports from its own folder
     from reason_sets.rows import Row
 
 RADII = {"cifar_cnn": 0.004, "cifar_provable": 2 / 255, "cifar_vit": 2 / 255}
@@ -69,7 +78,22 @@ def published(args: argparse.Namespace) -> list[Row]:
 
 def included(args: argparse.Namespace) -> list[Row]:
     """Return a task for each radius."""
-    radii = args.eps or [0.038, 0.039, 0.04, 0.0405, 0.041, 0.0415, 0.042, 0.043, 0.044, 0.045, 0.046, 0.048, 0.05, 0.052]
+    radii = args.eps or [
+        0.038,
+        0.039,
+        0.04,
+        0.0405,
+        0.041,
+        0.0415,
+        0.042,
+        0.043,
+        0.044,
+        0.045,
+        0.046,
+        0.048,
+        0.05,
+        0.052,
+    ]
     return [
         {"case": "published", "network": network, "eps": eps}
         for network in args.network or cases.PUBLISHED
@@ -211,7 +235,11 @@ def main() -> None:
     if args.command == "plot":
         figures.scatter(rows.read(args.out / "published.csv"), args.out / "published.png")
         if args.networks and args.data:
-            task = {**_task(args, "published", "mnist-cnn", "pixels", 0.05), "networks": args.networks, "data": args.data}
+            task = {
+                **_task(args, "published", "mnist-cnn", "pixels", 0.05),
+                "networks": args.networks,
+                "data": args.data,
+            }
             figures.pictures([{**task, "index": index} for index in DRAWN], args.out / "sets.png")
         return
     path, command = args.out / f"{args.command}.csv", COMMANDS[args.command]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -35,7 +36,7 @@ class Case:
         return graph.to(torch.device(device), torch.float32)
 
 
-def groups_of(name: str) -> object:
+def groups_of(name: str) -> Any:
     """Return groups by name: pixels, columns, or cells7 for a grid of 7 x 7."""
     if name.startswith("cells"):
         return pm.groups.grid(int(name.removeprefix("cells")))
@@ -49,14 +50,14 @@ def published_rows(folder: Path, network: str) -> list[dict[str, str]]:
 
 
 @cache
-def mnist_file(folder: str, file: str, data: str, split: str) -> Case:
+def mnist_file(folder: str, file: str, data: str, split: Literal["train", "test"]) -> Case:
     """An ONNX network for MNIST's images in [0, 1]."""
     x, labels = pm.data.mnist(data, split)
     return Case(pm.load(Path(folder) / f"{file}.onnx"), x, labels, _unit_ball)
 
 
 @cache
-def mnist_mlp(data: str, split: str) -> Case:
+def mnist_mlp(data: str, split: Literal["train", "test"]) -> Case:
     """The packaged MLP; without data the packaged digits."""
     x, labels = pm.data.mnist(data, split) if data else pm.data.digits()
     return Case(pm.zoo.mnist_mlp(), x, labels, _unit_ball)

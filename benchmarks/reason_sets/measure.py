@@ -35,7 +35,7 @@ def case_of(task: Row) -> Case:
     if case == "published":
         return mnist_file(str(task["networks"]), network, data, "train")
     if case == "mlp":
-        return mnist_mlp(data, str(task.get("split", "test")))
+        return mnist_mlp(data, "train" if task.get("split") == "train" else "test")
     if case == "cifar":
         return cifar(network, data, not task.get("part"))
     if case == "resnet":

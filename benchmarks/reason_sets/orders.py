@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from unittest import mock
@@ -56,7 +56,8 @@ def school(task: Row) -> Row:
         scores = _scores(name, task, case, x)
         found = sufficient(task, scores).explain(x)
     spent = time.process_time() - begin
-    assert found.reason is not None and default.reason is not None
+    assert found.reason is not None
+    assert default.reason is not None
     own = other = ""
     size = int(default.reason.size[0])
     if scores is not None and size:
@@ -78,10 +79,12 @@ def _scores(name: str, task: Row, case: Case, x: Tensor) -> Tensor:
         point = x.clone().requires_grad_()
         (gradient,) = torch.autograd.grad(graph(point).max(), point)
         mask = pm.groups.mask_of(groups, x).flatten()
-        return gradient.new_zeros(1, int(mask.max()) + 1).index_add_(1, mask, gradient.abs().flatten()[None])
+        sums: Tensor = gradient.new_zeros(1, int(mask.max()) + 1).index_add_(1, mask, gradient.abs().flatten()[None])
+        return sums
     makers = {"smooth EVA": pm.SmoothEVA, "path EVA": pm.PathEVA, "blend EVA": pm.BlendEVA}
     if name in makers:
-        return makers[name](graph, ball, groups=groups, progress=False).explain(x).scores
+        scores: Tensor = makers[name](graph, ball, groups=groups, progress=False).explain(x).scores
+        return scores
     eva = pm.EVA(graph, ball, groups=groups, progress=False)
     if name == "EVA, one-pass":
         eva = replace(eva, sharing="one-pass")
@@ -106,7 +109,8 @@ def _one_rival(network: PointNetwork, balls: FreeBalls, limit: float) -> Tensor:
     """Return the loads of the gradient from x to one attack, of the rival that the attack reached."""
     whole = balls.balls(torch.ones(balls.groups, dtype=torch.bool))
     _, end = network.attack(whole, network.start, _ATTACK_STEPS, torch.inf)
-    row = int(network.values(end)[0].argmax())
+    every = torch.arange(network.forms)
+    row = network.gradient(end.expand(network.forms, -1), every)[0].argmax()
     share = torch.linspace(0, 1, _PATH_POINTS, dtype=end.dtype)[:, None]
-    _, form = network.gradient(share * end, row)
+    _, form = network.gradient(share * end, row.expand(_PATH_POINTS))
     return balls.loads(form.mean(0, keepdim=True))[0]

@@ -84,7 +84,9 @@ def _has(row: Mapping[str, str], task: Row) -> bool:
 
 def _sort(path: Path, keys: Sequence[str]) -> None:
     rows = read(path)
-    rows.sort(key=lambda row: [(0, float(row[key]), "") if _is_number(row[key]) else (1, 0.0, row[key]) for key in keys])
+    rows.sort(
+        key=lambda row: [(0, float(row[key]), "") if _is_number(row[key]) else (1, 0.0, row[key]) for key in keys]
+    )
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()

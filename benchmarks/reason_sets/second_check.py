@@ -51,7 +51,8 @@ def second_check(task: Row) -> Row:
         found = sufficient(task).explain(x)
     rounding = max(roundings, default=0.0)
     reason = found.reason
-    assert reason is not None and found.mask is not None
+    assert reason is not None
+    assert found.mask is not None
     graph, target = case.on("cpu"), int(found.predicted[0])
     free, mask = reason.free[0], found.mask.flatten()
     begin = time.process_time()
@@ -89,7 +90,8 @@ def second_check(task: Row) -> Row:
 @contextmanager
 def _recorded() -> Iterator[list[float]]:
     """Record the rounding errors up to which a point that is below the limit shows a group necessary."""
-    module, found = import_module("proofmap.reasons.sufficient_set"), []
+    module = import_module("proofmap.reasons.sufficient_set")
+    found: list[float] = []
 
     def recording(*args: Any) -> Any:
         value = compute(*args)
@@ -131,14 +133,16 @@ def _outputs(path: Path) -> Callable[[Array], Array]:
     model = onnx.load(path)
     for constant in model.graph.initializer:
         if constant.data_type == onnx.TensorProto.FLOAT:
-            constant.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(constant).astype(np.float64), constant.name))
+            constant.CopyFrom(
+                onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(constant).astype(np.float64), constant.name)
+            )
     for end in (*model.graph.input, *model.graph.output):
         end.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
     runner, name = ReferenceEvaluator(model), model.graph.input[0].name
 
     def run(x: Array) -> Array:
-        rows = [np.asarray(runner.run(None, {name: one[None]})[0], dtype=np.float64).ravel() for one in x]
-        return np.array(rows)
+        outputs: Any = (runner.run(None, {name: one[None]}) for one in x)
+        return np.array([np.asarray(output[0], dtype=np.float64).ravel() for output in outputs])
 
     return run
 
@@ -152,7 +156,7 @@ def _points(
     points = reason.points.double().numpy()
     ends = x.double().numpy()
     low, high = np.maximum(ends - eps, 0), np.minimum(ends + eps, 1)
-    inside = ((points >= low) & (points <= high)).reshape(len(points), -1).all(1)
+    inside = np.asarray(((points >= low) & (points <= high)).reshape(len(points), -1).all(1))
     moved = (points != ends).reshape(len(points), -1)
     for k, group in enumerate(reason.point_of[:, 1].tolist()):
         allowed = (reason.free[0][mask] | (mask == group)).numpy()
@@ -175,7 +179,9 @@ def _solve(
     shape = x.shape
     x = x.double()
     low, high = (x - eps).clamp(min=0) - x, (x + eps).clamp(max=1) - x
-    family = pm.Family(x, low * moves.view(shape), high * moves.view(shape), torch.inf, torch.tensor([eps], dtype=torch.float64))
+    family = pm.Family(
+        x, low * moves.view(shape), high * moves.view(shape), torch.inf, torch.tensor([eps], dtype=torch.float64)
+    )
     classes = graph[graph.output].size
     model = program(graph, family, margins_of(target, classes))
     best, upper = -np.inf, -np.inf
@@ -225,10 +231,17 @@ def _maximise(model: Program, rival: int) -> tuple[float, float]:
     cost = np.zeros(count)
     for where, values in form(model.margins, rival, 1.0):
         cost[where] = values
-    matrix = sparse.csr_array(
-        (np.concatenate([t[2] for t in triples]), (np.concatenate([t[0] for t in triples]), np.concatenate([t[1] for t in triples]))),
-        shape=(len(sides), count),
-    ) if sides else sparse.csr_array((1, count))
+    matrix = (
+        sparse.csr_array(
+            (
+                np.concatenate([t[2] for t in triples]),
+                (np.concatenate([t[0] for t in triples]), np.concatenate([t[1] for t in triples])),
+            ),
+            shape=(len(sides), count),
+        )
+        if sides
+        else sparse.csr_array((1, count))
+    )
     ends = np.array(sides or [(-np.inf, np.inf)])
     answer = milp(
         -cost,

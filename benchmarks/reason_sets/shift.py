@@ -1,21 +1,20 @@
 """Does the size of a sufficient set tell other data from MNIST's, beside the maximum softmax probability?
 
 VeriX+ (Wu et al. 2024) detects inputs from another distribution by the size of their explanations. The other data are
-scikit-learn's digits (8 x 8, enlarged), and pictures without digits: patches of scikit-learn's two photographs and noise.
+scikit-learn's digits (8 x 8, enlarged), and pictures without digits: patches of scikit-learn's photographs, and noise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
+from statistics import mean
 
 import numpy as np
 import torch
 from sklearn.datasets import load_digits, load_sample_images
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
-
-from collections.abc import Mapping, Sequence
-from statistics import mean
 
 import proofmap as pm
 from proofmap.errors import ProofmapError

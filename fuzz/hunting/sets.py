@@ -54,7 +54,9 @@ class _Sets:
     def __init__(self, drawn: Tiny, draw: Draw, tally: Tally) -> None:
         self.draw, self.tally = draw, tally
         self.graph, self.x = drawn.graph, drawn.x
-        self.known = drawn.ball.norm in (1.0, inf) and straight(self.graph) and kinks(self.graph) <= _MAX_ENUMERATED_KINKS
+        self.known = (
+            drawn.ball.norm in (1.0, inf) and straight(self.graph) and kinks(self.graph) <= _MAX_ENUMERATED_KINKS
+        )
         size = drawn.x[0].numel()
         self.mask: Tensor = drawn.mask if draw.chance(0.5) else torch.arange(size).view(drawn.x.shape[1:])
         self.ball = drawn.ball
@@ -96,7 +98,9 @@ class _Sets:
             smallest = self._smallest(n, family, groups, limit)
             self.tally.enumerated += 1
             if int(reason.least[0]) > smallest:
-                raise Found("unsound", f"{smallest} groups are sufficient, fewer than the proven least {reason.least[0]}")
+                raise Found(
+                    "unsound", f"{smallest} groups are sufficient, fewer than the proven least {reason.least[0]}"
+                )
 
     def _bounded(self, n: int, ball: Family, bound: float) -> None:
         """Check that neither points nor the exact maximum exceed the bound of the free set."""
