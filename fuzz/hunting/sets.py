@@ -29,6 +29,10 @@ from tests.bounds.setting import BUDGET
 _SECONDS = 5.0  # limit of a sample; tiny networks take milliseconds
 _TOLERANCE = 1e-6  # errors of values and linear programs, relative to the outputs
 _ROUNDING = 1e-3  # rigorous proofs fail nearer to the limit than rounding errors, which are smaller than this here
+_REASONS_TO_REFUSE = (
+    "the decision does not hold at the input itself",
+    "nothing can be proven even if all groups are kept",
+)
 _MAX_ENUMERATED_KINKS = 8  # the exact maximum is enumerated for networks with at most so many kinks
 _MAX_COUNTED_GROUPS = 4  # sets of so many groups are all enumerated, to find the smallest sufficient one
 
@@ -42,6 +46,8 @@ def sets(seed: int, tally: Tally) -> Iterator[Finding]:
     except Found as finding:
         yield Finding(seed, finding.kind, finding.what, drawn.described)
     except ProofmapError as error:
+        if not str(error).startswith(_REASONS_TO_REFUSE):
+            yield Finding(seed, "wrong refusal", str(error), drawn.described)
         tally.refused[f"{type(error).__name__}: {str(error)[:60]}"] += 1
     except Exception as error:
         found = raw_error("a sufficient set", error)
