@@ -141,9 +141,8 @@ def _counts(tally: Tally) -> str:
         f"{tally.lines} forms, {tally.bounds} bounds, {tally.searches} searches, {tally.split} networks split, "
         f"{tally.splits} splits, {tally.parts} parts, {tally.closed} closed, {tally.enumerated} enumerated, "
         f"{tally.equal} equal, {tally.files} files, {tally.fooled} fooled without rigour, "
-        f"{tally.misled} by a search, {tally.undecided} undecided, "
-        f"{tally.sets} sufficient sets with {tally.free_groups} free, "
-        f"{tally.necessary_groups} necessary and {tally.undecided_groups} undecided groups"
+        f"{tally.misled} by a search, {tally.sets} sufficient sets with {tally.free_groups} free, "
+        f"{tally.necessary_groups} necessary and {tally.undecided_groups} open groups, {tally.undecided} undecided"
     )
 
 
