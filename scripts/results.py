@@ -2,7 +2,7 @@
 
     python scripts/results.py OUT
     python scripts/results.py OUT --stored
-    python scripts/results.py OUT --measure NAME --data FOLDER [--device cuda]
+    python scripts/results.py OUT --measure NAME --data FOLDER [--device cuda] [--rows LABEL ...]
 
 OUT contains a folder for each benchmark: `proofmap bench NAME --out OUT/NAME` writes it, and for the trials with known
 ground truth, `python benchmarks/ground_truth.py --out OUT/ground-truth`. In the page, the text between
@@ -10,12 +10,12 @@ ground truth, `python benchmarks/ground_truth.py --out OUT/ground-truth`. In the
 Parts without a file in OUT stay unchanged.
 
 --stored makes the tables of docs/results/values again, from the stored value of every sample: means, intervals, marks
-and differences. It also compares one draw with several draws, for the rows of docs/results/draws. It needs no data and
-no model.
+and differences. It also compares them with docs/results/draws, the earlier values of one draw of noise. It needs no
+data and no model.
 
 --measure measures a table of docs/results/values: rows without values, and metrics whose stored values have other
 settings than now, for instance fewer draws. Then it stores the new values. Maps stay in OUT, so that a call that was
-interrupted continues.
+interrupted continues. With --rows it measures these rows alone; a row with other draws than most rows has no mark.
 """
 
 from __future__ import annotations
@@ -24,10 +24,19 @@ import argparse
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE_FILE, VALUES, DRAWS = DOCS / "results.md", DOCS / "results" / "values", DOCS / "results" / "draws"
+DRAWN = ("deletion", "insertion")  # the metrics whose noise is drawn several times
+TRIALS = DOCS / "results" / "ground-truth.npz"  # the values of the trials with known ground truth
 _PART = re.compile(r"(<!-- (?P<file>[\w.-]+/[\w.-]+) -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL)
 _FIGURE = re.compile(r"\(results/(?P<name>[\w-]+)-(?P<file>\w+\.png)\)")
 
@@ -40,13 +49,14 @@ def main() -> None:
     parser.add_argument("--measure", metavar="NAME", help="measure this table, where its stored values are old")
     parser.add_argument("--data", type=Path, help="the folder of its data set")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rows", nargs="+", metavar="LABEL", help="measure these rows alone")
     args = parser.parse_args()
     if args.measure is not None:
-        measure(args.measure, args.out, args.data, args.device)
+        measure(args.measure, args.out, args.data, args.device, args.rows)
     if args.stored:
         for folder in sorted(path for path in VALUES.iterdir() if path.is_dir()):
             from_stored_values(folder.name, args.out)
-        compare_draws("table1-mnist", args.out)
+        compare_draws(args.out)
     fill(args.out)
 
 
@@ -60,33 +70,71 @@ def from_stored_values(name: str, out: Path) -> None:
     stored_table(read(name), out / name)
 
 
-def compare_draws(name: str, out: Path) -> None:
-    """Write OUT/draws/NAME.md: rows of a table with one draw of noise, and with several draws."""
-    import numpy as np
-
+def compare_draws(out: Path) -> None:
+    """Write OUT/draws/changes.md and marks.md: the tables with one draw of noise beside those with several draws."""
     from proofmap.bench.benchmark_file import read, slug
+    from proofmap.bench.marks import marks
+    from proofmap.metrics import METRICS
 
-    lines = ["| | metric | draws | mean, one draw | mean, all draws | deviation of a sample's difference |"]
-    lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
-    for entry in read(name).entries:
-        for metric in ("deletion", "insertion"):
-            file = DRAWS / name / slug(entry.label) / f"{metric}.npy"
-            if file.exists():
-                one, several = (np.load(folder / name / slug(entry.label) / file.name) for folder in (VALUES, DRAWS))
-                draws = json.loads(file.with_suffix(".json").read_text())["draws"]
-                spread = (one - several).std(ddof=1)
-                label = f"| {entry.label} | {metric} | {draws} |"
-                lines.append(f"{label} {one.mean():.4f} | {several.mean():.4f} | {spread:.3f} |")
-    (out / "draws").mkdir(parents=True, exist_ok=True)
-    (out / "draws" / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    heads = ["table", "metric", "largest change of a mean", "deviation of a sample's difference", "changed marks"]
+    lines, changed = [f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: |"], []
+    for table in sorted(path.stem for path in DRAWS.glob("*.npz")):
+        spec = read(table)
+        draws = draws_of(table)
+        several_draws = [entry for entry in spec.entries if draws[slug(entry.label)] > 1]
+        if not several_draws:
+            continue
+        stored = np.load(DRAWS / f"{table}.npz")
+        for name in DRAWN:
+            one = {entry.label: stored[f"{slug(entry.label)}/{name}"] for entry in several_draws}
+            files = {entry.label: VALUES / table / slug(entry.label) / f"{name}.npy" for entry in several_draws}
+            several = {label: np.load(file).astype(np.float64) for label, file in files.items()}
+            ends = {label: each.mean() - one[label].mean() for label, each in several.items()}
+            largest = max(ends, key=lambda label: abs(ends[label]))
+            spread = [float((each - one[label]).std(ddof=1)) for label, each in several.items()]
+            higher = METRICS[name].higher_is_better
+            before, after = (marks(_same_length(each), higher=higher) for each in (one, several))
+            moved = [label for label in before if before[label] != after[label]]
+            title, label = spec.title.removeprefix("Table 1, "), METRICS[name].label
+            cells = [f"{ends[largest]:+.4f} ({largest})", f"{min(spread):.3f} to {max(spread):.3f}", str(len(moved))]
+            lines.append(f"| {title} | {label} | {' | '.join(cells)} |")
+            changed += [f"- {title}, {label}, {row}: {_word(before[row])}, now {_word(after[row])}" for row in moved]
+    for file, text in (("changes.md", lines), ("marks.md", changed or ["No mark has changed."])):
+        (out / "draws").mkdir(parents=True, exist_ok=True)
+        (out / "draws" / file).write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
-def measure(name: str, out: Path, data: Path | None, device: str) -> None:
-    """Measure what is missing or old in the stored values of a table, and store it."""
+def draws_of(table: str) -> dict[str, int]:
+    """Return the number of draws of each row of a table, by its folder."""
+    found = {}
+    for row in sorted(path for path in (VALUES / table).iterdir() if path.is_dir()):
+        draws = {json.loads((row / f"{name}.json").read_text())["draws"] for name in DRAWN}
+        if len(draws) != 1:
+            raise SystemExit(
+                f"the metrics of {row} have {sorted(draws)} draws, expected one number: measure the others"
+            )
+        found[row.name] = int(draws.pop())
+    return found
+
+
+def _same_length(rows: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+    """Return the values of fewer samples with NaN for the others."""
+    most = max(map(len, rows.values()))
+    return {label: np.pad(each, (0, most - len(each)), constant_values=np.nan) for label, each in rows.items()}
+
+
+def _word(mark: str) -> str:
+    return mark or "no mark"
+
+
+def measure(name: str, out: Path, data: Path | None, device: str, labels: list[str] | None = None) -> None:
+    """Measure what is missing or old in the stored values of a table or of some of its rows, and store it."""
     from proofmap.bench.benchmark_file import read, slug
     from proofmap.bench.benchmark_run import run
 
     spec = read(name)
+    if labels is not None:
+        spec = replace(spec, entries=tuple(entry for entry in spec.entries if entry.label in labels), against=())
     for entry in spec.entries:
         source, target = VALUES / name / slug(entry.label), out / name / slug(entry.label)
         if source.exists() and not target.exists():
@@ -108,7 +156,7 @@ def drop_old_values(folder: Path) -> None:
 
     for name, kind in METRICS.items():
         file = folder / f"{name}.json"
-        if kind.needs_radius or not file.exists():
+        if kind.needs_radius or not file.exists():  # with a radius, settings depend on the row
             continue
         if json.loads(file.read_text()) != json.loads(json.dumps(kind().settings())):
             file.unlink()
@@ -135,6 +183,9 @@ def fill(out: Path) -> None:
             target.parent.mkdir(exist_ok=True)
             shutil.copyfile(source, target)
             print(f"copied  {target.relative_to(PAGE_FILE.parent)}")
+    if (out / "ground-truth" / "values.npz").exists():
+        shutil.copyfile(out / "ground-truth" / "values.npz", TRIALS)
+        print(f"copied  {TRIALS.relative_to(PAGE_FILE.parent)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Models with operations that have no bounding rule, for the tests; each can be run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -128,8 +126,7 @@ class Branching(nn.Module):
         self.one, self.two = nn.Linear(16, 3), nn.Linear(16, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = [self.one(row) if float(row.detach().sum()) > 8 else self.two(row) for row in x.flatten(1)]
-        return torch.stack(rows)
+        return torch.stack([self.one(row) if float(row.detach().sum()) > 8 else self.two(row) for row in x.flatten(1)])
 
 
 class Counted(nn.Module):

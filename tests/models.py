@@ -5,8 +5,6 @@
 A model in the table is part of every test over the table.
 """
 
-from __future__ import annotations
-
 import atexit
 import itertools
 import os
@@ -114,8 +112,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         parts = self.parts(self.norm(x)).chunk(3, -1)
         query, key, value = (part.unflatten(-1, (2, 2)).transpose(1, 2) for part in parts)
-        weights = (query @ key.transpose(-1, -2)).softmax(-1)
-        out: Tensor = x + self.end((weights @ value).transpose(1, 2).flatten(2))
+        out: Tensor = x + self.end(((query @ key.transpose(-1, -2)).softmax(-1) @ value).transpose(1, 2).flatten(2))
         return out
 
 
@@ -438,79 +435,26 @@ _activation("hardswish by hand", lambda: Apply(lambda x: x * F.relu6(x + 3) / 6 
 
 _add("deep relu", lambda: _dense(nn.ReLU), (12,), 0.0, 1.0)
 _add("deep sigmoid", lambda: _dense(nn.Sigmoid), (12,), 0.0, 1.0)
-_add(
-    "deep conv",
-    lambda: nn.Sequential(
-        nn.Conv2d(1, 2, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(2, 4, 3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(4, 4, 2),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(16, 10),
-        nn.ReLU(),
-        nn.Linear(10, 5),
-    ),
-    (1, 5, 5),
-    0.0,
-    1.0,
-)
-_add(
-    "deep pooled",
-    lambda: nn.Sequential(
-        nn.Conv2d(1, 2, 3, padding=1),
-        nn.LeakyReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(2, 4, 2),
-        nn.Tanh(),
-        nn.AvgPool2d(2),
-        nn.Flatten(),
-        nn.Linear(4, 4),
-    ),
-    (1, 6, 6),
-    0.0,
-    1.0,
-)
-_add(
-    "deep residual",
-    lambda: nn.Sequential(
-        nn.Conv2d(1, 2, 3, padding=1, bias=False),
-        nn.BatchNorm2d(2),
-        nn.ReLU(),
-        Residual(2, 2, 1),
-        Residual(2, 3, 2),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(3, 4),
-    ),
-    (1, 5, 5),
-    0.0,
-    1.0,
-)
-_add(
-    "deep mobile",
-    lambda: nn.Sequential(
-        nn.ZeroPad2d((0, 1, 0, 1)),
-        nn.Conv2d(1, 2, 3, stride=2, bias=False),
-        nn.BatchNorm2d(2),
-        nn.ReLU6(),
-        Inverted(2, 4),
-        Inverted(2, 4),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Dropout(0.2),
-        nn.Linear(2, 4),
-    ),
-    (1, 6, 6),
-    0.0,
-    1.0,
-)
+_add("deep conv", lambda: nn.Sequential(
+    nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Conv2d(2, 4, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 2),
+    nn.ReLU(), nn.Flatten(), nn.Linear(16, 10), nn.ReLU(), nn.Linear(10, 5),
+), (1, 5, 5), 0.0, 1.0)  # fmt: skip
+_add("deep pooled", lambda: nn.Sequential(
+    nn.Conv2d(1, 2, 3, padding=1), nn.LeakyReLU(), nn.MaxPool2d(2), nn.Conv2d(2, 4, 2), nn.Tanh(), nn.AvgPool2d(2),
+    nn.Flatten(), nn.Linear(4, 4),
+), (1, 6, 6), 0.0, 1.0)  # fmt: skip
+_add("deep residual", lambda: nn.Sequential(
+    nn.Conv2d(1, 2, 3, padding=1, bias=False), nn.BatchNorm2d(2), nn.ReLU(), Residual(2, 2, 1), Residual(2, 3, 2),
+    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 4),
+), (1, 5, 5), 0.0, 1.0)  # fmt: skip
+_add("deep mobile", lambda: nn.Sequential(
+    nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(1, 2, 3, stride=2, bias=False), nn.BatchNorm2d(2), nn.ReLU6(),
+    Inverted(2, 4), Inverted(2, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(2, 4),
+), (1, 6, 6), 0.0, 1.0)  # fmt: skip
 
 
 def _dense(activation: Callable[[], nn.Module]) -> nn.Module:
-    sizes = (12, 16, 12, 10)
-    pairs = itertools.pairwise(sizes)
+    pairs = itertools.pairwise((12, 16, 12, 10))
     layers = [layer for a, b in pairs for layer in (nn.Linear(a, b), activation())]
     return nn.Sequential(*layers, nn.Linear(10, 4))
 

@@ -5,8 +5,6 @@ commands and their output. All blocks of a page share one folder, and its Python
 that begins with a comment such as `# net.py` is written to that file. Blocks of other languages are not run.
 """
 
-from __future__ import annotations
-
 import doctest
 import os
 import re

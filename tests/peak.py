@@ -1,7 +1,5 @@
 """Peak memory of tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

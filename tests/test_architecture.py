@@ -246,6 +246,21 @@ def test_a_clause_is_found() -> None:
     assert comments_with_of(text) == ["# of y"]
 
 
+def options_in_errors(source: str) -> list[str]:
+    """Return the texts of raised errors that name an option of the command line or one of its commands."""
+    raised = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Raise))
+    constants = (one.value for node in raised for one in ast.walk(node) if isinstance(one, ast.Constant))
+    return [text for text in constants if isinstance(text, str) and re.search(r"(^|\W)--[a-z]|by proofmap [a-z]", text)]
+
+
+def test_errors_of_the_library_name_no_options() -> None:
+    """The command line adds them (`errors.ProofmapError.arguments`)."""
+    apart = {"cli/", "proof/check.py"}  # they are command lines themselves
+    found = {path: options_in_errors(text) for path, text in SOURCES.items() if not path.startswith(tuple(apart))}
+    assert {path: texts for path, texts in found.items() if texts} == {}
+    assert options_in_errors("raise InputError('give --size')\nraise InputError(f'use {x}, by proofmap explain')") != []
+
+
 def texts() -> Iterator[tuple[Path, str]]:
     """Yield the project's own text files: no environment, cache, build output or binary."""
     skipped = {"build", "dist", "out", "__pycache__"}
@@ -264,20 +279,14 @@ def texts() -> Iterator[tuple[Path, str]]:
 def test_the_text_names_no_package_registry() -> None:
     read = dict(texts())
     assert ROOT / "pyproject.toml" in read
-    named = [
-        f"{path.relative_to(ROOT)}: {host}" for path, text in read.items() for host in REGISTRY_HOSTS if host in text
-    ]
+    named = [f"{path.relative_to(ROOT)}: {one}" for path, text in read.items() for one in REGISTRY_HOSTS if one in text]
     assert named == []
 
 
 def warned(source: str) -> list[str]:
     """Return the category of each `warnings.warn` in a module, "" if it has none."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    return [
-        ast.unparse(call.args[1]) if len(call.args) > 1 else ""
-        for call in calls
-        if ast.unparse(call.func) == "warnings.warn"
-    ]
+    return [ast.unparse(c.args[1]) if len(c.args) > 1 else "" for c in calls if ast.unparse(c.func) == "warnings.warn"]
 
 
 def test_one_line_switches_all_warnings_off() -> None:

@@ -1,7 +1,5 @@
 """The script that runs all benchmarks, and the script that compares the seconds of two checkouts."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The check of types fails if a type is missing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The walks through the code in CONTRIBUTING.md: files exist, and each is imported by an earlier file of its walk."""
 
-from __future__ import annotations
-
 import ast
 import re
 from importlib import import_module

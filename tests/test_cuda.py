@@ -1,7 +1,5 @@
 """Numbers on a GPU equal those on the CPU in both precisions, for any of torch's settings; skipped without a GPU."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,8 +51,7 @@ def test_the_gpu_equals_the_cpu(case: Case) -> None:
     for name in [*METHODS, "ibp+forward+backward"]:
         expected = both_sides(graph, ball.at(x, mask), named(name), "shared")
         for dtype, close in ((torch.float64, 1e-7), (torch.float32, 1e-4)):
-            there = graph.to(CUDA, dtype)
-            found = both_sides(there, ball.at(x.to(CUDA, dtype), mask), named(name), "shared")
+            found = both_sides(graph.to(CUDA, dtype), ball.at(x.to(CUDA, dtype), mask), named(name), "shared")
             close = 1e-2 if name == "alpha" else close
             for ours, cpus in zip(found, expected, strict=True):
                 assert ours.device.type == "cuda"
@@ -131,8 +128,7 @@ def test_sampling_and_projection_stay_inside() -> None:
     x = pm.data.digits()[0][:2].to(CUDA)
     for norm in (1.0, 2.0, inf):
         family = pm.Ball(0.5, norm, (0.0, 1.0)).at(x)
-        drawn = family.sample(20, torch.Generator(CUDA).manual_seed(0))
-        assert bool(family.contains(drawn).all())
+        assert bool(family.contains(family.sample(20, torch.Generator(CUDA).manual_seed(0))).all())
         assert bool(family.contains(family.project(torch.randn(5, *x.shape, device=CUDA))).all())
 
 
@@ -224,8 +220,7 @@ def test_probable_bounds_contain_the_truth_for_a_half_space() -> None:
     explainer = pm.ProbableEVA(line, pm.Ball(0.2, norm=2), sigma=0.4, samples=60_000, groups=groups, progress=False)
     found = explainer.explain(x).overlap
     lead = (float(weights.sum()) / 2 - 1) / (0.4 * float(weights.norm()))
-    moving = (1 - (weights / weights.norm()).square()).sqrt()
-    truth = 2 * torch.special.ndtr(0.5 * moving.double() - lead) - 1
+    truth = 2 * torch.special.ndtr(0.5 * (1 - (weights / weights.norm()).square()).sqrt().double() - lead) - 1
     for frozen in found.frozen.double():
         assert bool(((truth <= frozen) & (frozen <= truth + 0.03)).all())
 

@@ -1,7 +1,5 @@
 """The examples in the documentation run and print what the pages show, and the lists in the pages are complete."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator
@@ -51,9 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for table, before in zip(tables, kept, strict=True):
         table.clear()
         table.update(before)
-    for name in [
-        name for name, module in sys.modules.items() if str(tmp_path) in str(getattr(module, "__file__", None))
-    ]:
+    for name in [name for name, one in sys.modules.items() if str(tmp_path) in str(getattr(one, "__file__", None))]:
         del sys.modules[name]
 
 
@@ -100,8 +96,7 @@ def test_the_gallery_shows_the_figures_that_its_code_draws(folder: Path, monkeyp
     [
         pytest.param(page, marks=[pytest.mark.slow] if page.name in SLOW else [], id=str(page.relative_to(ROOT)))
         for page in PAGES
-        if page.name not in ("tour.md", "tables.md", "gallery.md")
-        and any(block.language in RUN for block in blocks(page))
+        if page.name not in ("tour.md", "tables.md", "gallery.md") and any(one.language in RUN for one in blocks(page))
     ],
 )
 def test_a_page_runs_and_prints_the_shown_output(page: Path, folder: Path) -> None:

@@ -1,7 +1,5 @@
 """Direct bounds of scores, in addition to the bounds from both overlaps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 from unittest import mock
@@ -47,8 +45,7 @@ def test_direct_bounds_of_scores(objective: Objective) -> None:
     ball, mask = pm.Ball(0.005, domain=(0.0, 1.0)), pm.groups.grid(6)((1, 28, 28))
     family, how = ball.at(x, mask), OverlapSettings(Backward(), 2**30, objective=objective)
     over = family_overlap(graph, family, None, how)
-    logits = graph(x)
-    forms = forms_of(logits, over.target, None, objective)
+    forms = forms_of(graph(x), over.target, None, objective)
     slope = torch.autograd.functional.jacobian(lambda z: margins(graph(z), over.target).sum(), x)
     corner = x + torch.where(slope > 0, family.upper, family.lower)
     points = torch.stack([corner, *(torch.where(mask == u, x, corner) for u in range(36))], dim=1)
@@ -59,8 +56,7 @@ def test_direct_bounds_of_scores(objective: Objective) -> None:
     width, before = ((one.intervals[..., 1] - one.intervals[..., 0]).sum(1) for one in (closer, found))
     assert bool((width < 0.5 * before)[[0, 2]].all())
     assert torch.equal(closer.intervals[1], found.intervals[1])  # the second sample has no direct bounds
-    gained = values[:, :1] - values[:, 1:]
-    assert bool((gained <= closer.intervals[..., 1] + 1e-5).all())
+    assert bool((values[:, :1] - values[:, 1:] <= closer.intervals[..., 1] + 1e-5).all())
     assert bool((closer.intervals[..., 0] > 0).any())
     assert torch.equal(closer.full, over.full)
     assert torch.equal(closer.frozen, over.frozen)
@@ -86,8 +82,7 @@ def test_scores_that_a_search_leaves_open_are_bounded_directly(
     assert over.drops is not None
     assert bool((over.drops[0, :, 1] < inf).any())
     assert bool((over.drops[1, :, 1] == inf).all())  # the search closed these scores
-    sides = replace(over, drops=None).intervals
-    assert bool((over.intervals[0, :, 1] < sides[0, :, 1]).any())
+    assert bool((over.intervals[0, :, 1] < replace(over, drops=None).intervals[0, :, 1]).any())
     assert pm.overlap(graph, x, ball, bounds=SHORT).drops is None  # without groups there are no scores
 
 

@@ -1,7 +1,5 @@
 """The examples run in a short form and print their results."""
 
-from __future__ import annotations
-
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "series": {"rows": 1, "steps": 30},
     "wine": {"rows": 2},
 }
-PICTURES = {
-    "breast_cancer": ["row.png", "summary.png"],
-    "series": ["series.png"],
-    "wine": ["rows.png", "summary.png"],
-}
+PICTURES = {"breast_cancer": ["row.png", "summary.png"], "series": ["series.png"], "wine": ["rows.png", "summary.png"]}
 
 
 def run(path: Path, **settings: Any) -> pm.Explanation:

@@ -1,7 +1,5 @@
 """A share of the campaigns against the checker, the same at every run; and that they see what is broken on purpose."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
@@ -38,8 +36,7 @@ def test_a_seed_draws_the_same_again() -> None:
 
 def test_every_operator_and_oddity_is_drawn() -> None:
     files = [draws.drawn(seed) for seed in range(2200)]
-    changes = {change for file in files for change in file.changes}
-    assert changes > {*oddities.ODDITIES, *wire.CHANGES}
+    assert {change for file in files for change in file.changes} > {*oddities.ODDITIES, *wire.CHANGES}
     said = " ".join(line for file in files for line in file.described)
     assert all(f'op_type: "{op}"' in said for op in {*USUAL, *SELDOM})
 
@@ -118,8 +115,7 @@ fuzz_checker.main()
 
 @pytest.mark.slow
 def test_a_crash_is_a_finding_and_the_campaign_goes_on() -> None:
-    root = SCRIPT.parents[1]
-    done = run([sys.executable, "-c", CRASH], cwd=root, capture_output=True, text=True, check=False)
+    done = run([sys.executable, "-c", CRASH], cwd=SCRIPT.parents[1], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     counts = json.loads(done.stdout.splitlines()[-1])
     assert {**counts, "seconds": 0} == {

@@ -1,7 +1,5 @@
 """A small share of the hunt, the same at every run, and tests that it finds deliberate errors."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -106,8 +104,7 @@ def test_both_bounds_of_a_search_hold(tmp_path: Path) -> None:
 
 def test_every_kind_of_ball_and_neuron_is_searched() -> None:
     drawn = [tiny(seed) for seed in (*range(1, 101), *range(0, 40 * len(CURVED), 40))]
-    ops = {node.op for one in drawn for node in one.graph.nodes}
-    assert ops >= {*searchable_operations(), "conv", "add"}
+    assert {node.op for one in drawn for node in one.graph.nodes} >= {*searchable_operations(), "conv", "add"}
     balls = [one.ball for one in drawn]
     assert {ball.norm for ball in balls} == {1.0, 2.0, inf}
     assert {ball.half for ball in balls} == {None, "+", "-"}

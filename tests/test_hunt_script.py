@@ -1,7 +1,5 @@
 """The hunt's script: counts, output and sums over shares."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -78,8 +76,7 @@ def test_a_share_stops_in_time_and_can_be_continued(
     ticks = count(0.0, 10.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
     monkeypatch.setattr("fuzz.hunting.hunt.searches", one)
-    first = tried("--seed", "10", "--networks", "40", "--share", "2/4", "--seconds", "35")
-    assert first == (11, 19, 4, 3)
+    assert tried("--seed", "10", "--networks", "40", "--share", "2/4", "--seconds", "35") == (11, 19, 4, 3)
     assert tried("--seed", str(19 + 4), "--networks", "8", "--share", "1/4") == (23, 27, 4, 2)
 
 

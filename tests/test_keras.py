@@ -1,7 +1,5 @@
 """Keras 3 on torch: its models are torch modules, and are read directly. Skipped without Keras (the extra `keras`)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """docs/layers.md contains the results of scripts/layers.py."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Logging: long work logs its start, its end and its details to the standard module, and prints nothing unasked."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from unittest.mock import patch
@@ -29,9 +27,7 @@ def said(log: pytest.LogCaptureFixture, name: str, level: int) -> list[str]:
     return [message for source, at, message in log.record_tuples if source == f"proofmap.{name}" and at == level]
 
 
-def test_nothing_is_printed_without_a_handler(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_handler_nothing_appears(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     logger = logging.getLogger("proofmap")
     assert [type(handler) for handler in logger.handlers] == [logging.NullHandler]
     monkeypatch.setattr(logging.root, "handlers", [])  # as in a new process

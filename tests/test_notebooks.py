@@ -1,7 +1,5 @@
 """The notebooks run from the first cell to the last, and are stored without outputs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -25,9 +23,7 @@ def cells(notebook: Path) -> list[dict[str, Any]]:
 
 def program(notebook: Path) -> str:
     """Return the code cells, one after another."""
-    code = [
-        (place, "".join(cell["source"])) for place, cell in enumerate(cells(notebook)) if cell["cell_type"] == "code"
-    ]
+    code = [(k, "".join(cell["source"])) for k, cell in enumerate(cells(notebook)) if cell["cell_type"] == "code"]
     return "".join(CELL.format(place) + text + "\n" for place, text in code)
 
 

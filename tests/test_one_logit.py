@@ -1,7 +1,5 @@
 """A network with one output z is a classifier with the logits (0, z), in every part of the library."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +130,7 @@ def test_a_tie_proves_nothing() -> None:
     net = nn.Linear(4, 1)
     nn.init.zeros_(net.weight)
     nn.init.zeros_(net.bias)
-    found = pm.EVA(net, BALL, progress=False).explain(X)
-    assert not bool(found.proven.any())
+    assert not bool(pm.EVA(net, BALL, progress=False).explain(X).proven.any())
     assert bool((pm.certified_radius(net, X, domain=(0.0, 1.0), progress=False) == 0).all())
 
 
@@ -152,8 +149,7 @@ def test_a_final_sigmoid_is_removed(net: nn.Sequential) -> None:
 
 
 def test_automatic_explanations_and_comparisons(net: nn.Sequential) -> None:
-    said = pm.explain(net, X[:1], seconds=0.5, progress=False)
-    assert said.map.target.tolist() == [int(net(X[:1]) > 0)]
+    assert pm.explain(net, X[:1], seconds=0.5, progress=False).map.target.tolist() == [int(net(X[:1]) > 0)]
     table = pm.compare(net, X, methods=["saliency", "eva"], metrics=["deletion"], ball=BALL, progress=False)
     assert "deletion" in str(table).lower()
 

@@ -3,8 +3,6 @@
 `make release` tries the wheel in an empty environment.
 """
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 
@@ -48,8 +46,7 @@ def test_a_notice_in_the_wheel_covers_everything_that_is_not_code(wheel: Path) -
     assert len(licences) == 3
     assert len(packaged) == 7
     for path in packaged:
-        notice = next(name for name in licences if name.endswith(f"{path.parent}/NOTICE.md"))
-        assert path.name in held[notice].decode()
+        assert path.name in held[next(name for name in licences if name.endswith(f"{path.parent}/NOTICE.md"))].decode()
 
 
 def test_the_source_archive_makes_the_same_wheel(tree: Path, wheel: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """A decision by the logits is also a decision by the probabilities in float32 if the margin is large enough."""
 
-from __future__ import annotations
-
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -101,8 +99,7 @@ def test_equal_probabilities_leave_the_decision_open(
     model = Moved(offset, last)
     p = model(X)[0]
     assert p[1] <= p[0] + 2.0**-24  # a tie, or one rounding error: the first class may be chosen
-    found = pm.overlap(model, X, pm.Ball(0.0), target=1, bounds=bounds, enough=0.0, rigorous=rigorous)
-    assert found.full.item() >= 0
+    assert pm.overlap(model, X, pm.Ball(0.0), target=1, bounds=bounds, enough=0.0, rigorous=rigorous).full.item() >= 0
     assert not bool(pm.certified_radius(model, X, target=1, rigorous=rigorous) > 0)
 
 
@@ -138,5 +135,4 @@ def test_properties_compare_differences_that_float32_keeps(
 ) -> None:
     model = Moved(offset, nn.Softmax(1))
     graph = pm.trace(model, torch.zeros(1, 3))
-    region = ordered(first, 1, strict=strict)
-    assert decide(graph, [region], bounds=bounds, run=model).verdict == verdict
+    assert decide(graph, [ordered(first, 1, strict=strict)], bounds=bounds, run=model).verdict == verdict

@@ -1,7 +1,5 @@
 """Every public name has a docstring with an example that runs, and the reference pages follow the code."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tables of methods and metrics agree with the classes, and all lists of methods follow the tables."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

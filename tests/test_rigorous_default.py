@@ -1,7 +1,5 @@
 """By default bounds include rounding errors wherever these are known, and every result says whether they do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,8 +108,7 @@ def test_radii_are_rigorous_by_default() -> None:
 
 
 def test_automatic_radii_are_those_that_the_explainer_can_prove() -> None:
-    auto = pm.Ball("auto", domain=(0.0, 1.0))
-    found = pm.EVA(COVERED, auto, groups=GROUPS, progress=False).explain(X)
+    found = pm.EVA(COVERED, pm.Ball("auto", domain=(0.0, 1.0)), groups=GROUPS, progress=False).explain(X)
     known = pm.certified_radius(COVERED, X, domain=(0.0, 1.0), target=found.target, progress=False)
     assert found.settings["eps"] == known.tolist()
     assert found.proven.all()
@@ -121,8 +118,7 @@ def test_a_file_without_the_setting_is_not_rigorous(tmp_path: Path) -> None:
     """Files of older versions contain the setting only if the user requested it."""
     path = tmp_path / "e.proofmap"
     found = pm.EVA(COVERED, BALL, groups=GROUPS, progress=False, rigorous=True).explain(X)
-    settings = {name: value for name, value in found.settings.items() if name != "rigorous"}
-    replace(found, settings=settings).save(path)
+    replace(found, settings={name: value for name, value in found.settings.items() if name != "rigorous"}).save(path)
     older = pm.Explanation.load(path)
     assert not older.overlap.rigorous
     assert NOTE in repr(older)

@@ -1,7 +1,5 @@
 """Numeric settings of all public classes and functions: an invalid value raises one sentence when it is given."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -60,7 +58,8 @@ def settings() -> Iterator[Any]:
         needed = {p.name: NEEDED[p.name] for p in parameters if p.default is p.empty and p.name in NEEDED}
         given = {} if name in asked else needed
         for p in parameters:
-            if re.match(r"(ByPreset\[)?(int|float)\b", str(p.annotation)):
+            text = p.annotation if isinstance(p.annotation, str) else inspect.formatannotation(p.annotation)
+            if re.match(r"([\w.]+ByPreset\[|ByPreset\[)?(int|float)\b", text):
                 yield pytest.param(make, given, p.name, id=f"{name} {p.name}")
 
 

@@ -1,7 +1,5 @@
 """The documentation as a website: it builds without warnings and loads nothing from other hosts."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

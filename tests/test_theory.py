@@ -4,8 +4,6 @@ Overlaps are exact in two kinds of networks: affine ones, where one backward pas
 enumeration of their linear pieces.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from math import inf
@@ -75,8 +73,7 @@ def lipschitz(weight: Tensor, norm: float) -> float:
 
 def test_the_page_names_tests_that_exist() -> None:
     """Each theorem has a line with its tests."""
-    page = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
-    theorems = page.partition("## Theorems")[2].split("\n### ")[1:]
+    theorems = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8").partition("## Theorems")[2].split("\n### ")[1:]
     assert len(theorems) >= 6
     for theorem in theorems:
         named = NAMED.findall(theorem)
@@ -156,8 +153,7 @@ def test_one_hot_blocks_move_with_their_row() -> None:
         for i, j in combinations(range(4), 2):
             for norm in DUAL:
                 moved = float(torch.linalg.vector_norm(rows[i] - rows[j], norm))
-                change = float((found[i] - found[j]).abs().max())
-                assert change <= 4 * lipschitz(weight, norm) * moved + 1e-12
+                assert float((found[i] - found[j]).abs().max()) <= 4 * lipschitz(weight, norm) * moved + 1e-12
 
 
 def test_the_factor_four_is_needed() -> None:
@@ -314,8 +310,7 @@ class Adversary:
 
     def moved(self, eps: float) -> set[int]:
         """Return the variables that the nearest adversary, at this distance, moves."""
-        rival = int((self.lead + self.gains(eps, tuple(range(COUNT)))).argmax())
-        form = self.forms[rival]
+        form = self.forms[int((self.lead + self.gains(eps, tuple(range(COUNT)))).argmax())]
         if self.norm == 1:
             return {int(form.abs().argmax())}
         if self.norm == 2:
@@ -334,8 +329,7 @@ def test_the_map_of_the_ball_that_ends_at_the_nearest_adversary(seed: int, norm:
     case = Adversary(seed, norm)
     eps = case.distance(ALL)
     ball = pm.Ball(eps, norm=norm, domain=case.domain)
-    over = pm.overlap(case.model, case.x, ball, rigorous=False)
-    assert float(over.full) == pytest.approx(0, abs=1e-9)
+    assert float(pm.overlap(case.model, case.x, ball, rigorous=False).full) == pytest.approx(0, abs=1e-9)
     inner = pm.Ball(0.999 * eps, norm=norm, domain=case.domain)
     assert float(pm.overlap(case.model, case.x, inner, rigorous=False).full) < 0
     found = scores(case.model, case.x, ball)[0]
@@ -407,10 +401,8 @@ def test_d_k_is_an_infimum() -> None:
     for k, (free, distance) in enumerate([(torch.tensor([[0.0, 1.0]]), 0.75), (torch.ones(1, 2), 0.5)]):
         assert float(curve.proven[0, k]) == pytest.approx(distance, rel=1e-5)
         assert float(curve.proven[0, k]) <= distance <= float(curve.found[0, k])
-        at = pm.Ball(distance * free.double())
-        assert float(pm.overlap(model, x, at, rigorous=False).full) == 0
-        beyond = pm.Ball(distance * (1 + 1e-6) * free.double())
-        assert float(pm.overlap(model, x, beyond, rigorous=False).full) > 0
+        assert float(pm.overlap(model, x, pm.Ball(distance * free.double()), rigorous=False).full) == 0
+        assert float(pm.overlap(model, x, pm.Ball(distance * (1 + 1e-6) * free.double()), rigorous=False).full) > 0
 
 
 @pytest.mark.parametrize("norm", [2.0, inf])
@@ -419,9 +411,7 @@ def test_the_metric_finds_what_theorem_5_states(norm: float) -> None:
     case = Adversary(3, norm)
     eps = case.distance(ALL)
     found = scores(case.model, case.x, pm.Ball(eps, norm=norm, domain=case.domain))
-    metric = pm.metrics.RobustnessSr(
-        norm=norm, domain=case.domain or (-inf, inf), largest=10.0, steps=COUNT, halvings=20
-    )
+    metric = pm.metrics.RobustnessSr(norm=norm, domain=case.domain or (-inf, inf), largest=10, steps=COUNT, halvings=20)
     curve = metric.distances(case.model, case.x, None, found)
     least = len(case.moved(eps))
     assert least < COUNT

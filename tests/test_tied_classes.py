@@ -1,7 +1,5 @@
 """A tie proves nothing: if another class can have an equal logit, the overlap is 0 and the decision is undecided."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +98,7 @@ def test_a_search_does_not_stop_at_zero() -> None:
     model = network(([[1.0, 1.0], [1.0, -1.0]], [0.0, 0.0]), ([[1.0, 1.0], [0.0, 0.0]], [-3.0, 0.0]))
     x = torch.zeros(1, 2)
     assert float(pm.overlap(model, x, BALL, rigorous=False).full) == 0
-    found = pm.overlap(model, x, BALL, bounds=SEARCH, enough=0.0, rigorous=False)
-    assert float(found.full) < 0
+    assert float(pm.overlap(model, x, BALL, bounds=SEARCH, enough=0.0, rigorous=False).full) < 0
     wider = network(
         ([[1.0, 1.0, 0.0, 0.0], [1.0, -1.0, 0.0, 0.0]], [0.0, 0.0]), ([[1.0, 1.0], [0.0, 0.0]], [-3.0, 0.0])
     )

@@ -1,7 +1,5 @@
 """A module is traced once on every public call, so that bounds are about its current function."""
 
-from __future__ import annotations
-
 import os
 import random
 import sys

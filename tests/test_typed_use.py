@@ -4,8 +4,6 @@ In `make lint`, pyright and mypy check this file. `assert_type` fails if a type 
 """
 
 # pyright: strict
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -59,8 +57,7 @@ def test_the_first_lines_of_the_readme(tmp_path: Path) -> None:
 
 def test_figures_in_the_width_of_a_paper(tmp_path: Path) -> None:
     explanation = pm.EVA(MODEL, pm.Ball(0.05)).explain(ROWS)
-    panels = Figure().subplots(1, 2)
-    explanation.plot(ax=panels, cmap="cividis", title=["a", "b"], panels="scores")
+    explanation.plot(ax=Figure().subplots(1, 2), cmap="cividis", title=["a", "b"], panels="scores")
     with pm.plots.paper(columns=2):
         assert_type(explanation.plot(panels=["scores"]), Picture)
     explanation.summary(title="rows", panels=["samples"]).savefig(tmp_path / "rows.pdf")
@@ -152,8 +149,7 @@ def test_methods_and_metrics(tmp_path: Path) -> None:
     def largest(model: pm.Graph, inputs: Tensor, target: Tensor, attributions: Tensor) -> Tensor:
         return attributions.flatten(1).amax(1) * model(inputs)[:, 0]
 
-    titled = pm.metrics.FunctionMetric(largest, title="Largest", higher=False)
-    metrics: list[AnyMetric] = ["deletion", largest, titled]
+    metrics: list[AnyMetric] = ["deletion", largest, pm.metrics.FunctionMetric(largest, title="Largest", higher=False)]
     table = pm.compare(MODEL, x, ["saliency", pm.EVA(MODEL, ball), mine], metrics, ball=ball, progress=False)
     assert_type(table.to_latex(), str)
     assert list(table.sample_frame().columns)[:2] == ["method", "metric"]

@@ -1,7 +1,5 @@
 """Packaged models: shapes, names, modes; packaged weights; and files of weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -31,8 +29,7 @@ packaged = pytest.mark.parametrize("name", PACKAGED)
 
 def test_mnist_mlp_is_the_network_of_the_paper() -> None:
     model = mnist_mlp()
-    kinds = [type(layer) for layer in model]
-    assert kinds == [nn.Flatten, *[nn.Linear, nn.ReLU] * 4, nn.Linear]
+    assert [type(layer) for layer in model] == [nn.Flatten, *[nn.Linear, nn.ReLU] * 4, nn.Linear]
     widths = [(layer.in_features, layer.out_features) for layer in model if isinstance(layer, nn.Linear)]
     assert widths == [(784, 256), (256, 128), (128, 64), (64, 32), (32, 10)]
 
@@ -136,8 +133,7 @@ def test_vgg16_has_the_names_and_shapes_of_torchvision() -> None:
     for i, outputs, inputs in DENSE:
         expected |= {f"classifier.{i}.weight": (outputs, inputs), f"classifier.{i}.bias": (outputs,)}
     assert {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()} == expected
-    pools = [i for i, layer in enumerate(model.features) if isinstance(layer, nn.MaxPool2d)]
-    assert pools == [4, 9, 16, 23, 30]
+    assert [i for i, layer in enumerate(model.features) if isinstance(layer, nn.MaxPool2d)] == [4, 9, 16, 23, 30]
     assert not any(module.training for module in model.modules())
     assert model(torch.zeros(2, 3, 224, 224, device="meta")).shape == (2, 1000)
 

@@ -1,19 +1,23 @@
 """Mean ranks of methods over the trials of each section, with 95 % intervals, and the trials that our methods lose.
 
 A method is ranked in a section if it has values in all its trials. All trials have the same weight, and so have the
-metrics of a trial. Two methods differ if the interval of the paired difference of their ranks excludes 0.
+metrics of a trial. Marks are those of all tables: paired tests of the ranks, with the trials as strata, and Holm's
+correction over all pairs of methods of a section.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from proofmap.bench.marks import Mark, Values
+from proofmap.bench.marks import Values, different_pairs, marks_in_order, stratified_p
 from proofmap.bench.mean_ranks import MEAN_RANK, averaged, with_ranks
 from proofmap.bench.statistics import Cell, Column, Table
+from proofmap.bench.table_text import MARKDOWN_LEGEND
 from proofmap.registry import EXPLAINER_ENTRIES
 
 _ALL = "All"
@@ -52,6 +56,18 @@ class Ranking:
             Table("Ground truth, mean ranks", heads, cells, {method: {} for method in methods}, seconds), results
         )
 
+    def values(self) -> dict[str, NDArray[Any]]:
+        """Return the values of all samples: "methods" (M,), and TRIAL/METRIC (M, N), NaN for methods without a map."""
+        methods = list(self.table.rows)
+        found: dict[str, NDArray[Any]] = {"methods": np.array(methods)}
+        for trial in (trial for trials in self.results.values() for trial in trials):
+            for column in trial.table.columns:
+                measured = [trial.table.values.get(method, {}).get(column.name) for method in methods]
+                missing = np.full(trial.table.count, np.nan)
+                each_method = [missing if values is None else values for values in measured]
+                found[f"{trial.name}/{column.name}"] = np.stack(each_method)
+        return found
+
     def markdown(self) -> str:
         """Return Markdown: the trials that our methods lose, the mean ranks, and the mean values of each trial."""
         parts = ["### Where our methods lose", _losses(self.results), "### Mean ranks", self.table.markdown(), _RANKS]
@@ -64,7 +80,8 @@ class Ranking:
 
 _RANKS = (
     "Mean rank over trials, metrics and samples [95 % interval]; 1 is best. n/a: not ranked, because the method has no "
-    "map in a trial of the section. Bold: best; ≈: not significantly different from the best; underlined: second."
+    f"map in a trial of the section. {MARKDOWN_LEGEND}. Differences: paired t tests of the ranks with the trials as "
+    "strata, Holm's correction over all pairs of rows, level 5 %."
 )
 
 
@@ -82,12 +99,8 @@ def _ranked(trials: Sequence[TrialResult]) -> dict[str, Cell]:
     places = {method: [values[method][MEAN_RANK.name] for values in of_trials] for method in there}
     means = {method: averaged(of_method) for method, of_method in places.items()}
     order = sorted(means, key=lambda method: means[method][0])
-    behind = [method for method in order[1:] if _is_behind(places[method], places[order[0]])]
-    marks: dict[str, Mark] = {method: "" if method in behind else "tied" for method in order}
-    for method in behind[:1]:
-        marks[method] = "second"
-    for method in order[:1]:
-        marks[method] = "best"
+    apart = different_pairs(order, lambda one, other: _paired_p(places[one], places[other]))
+    marks = marks_in_order(order, apart)
     count = sum(trial.table.count for trial in trials)
     return {method: Cell(*means[method], count, marks[method]) for method in there}
 
@@ -97,10 +110,9 @@ def _has_all_values(table: Table, method: str) -> bool:
     return all(column.name in values and bool(np.isfinite(values[column.name]).all()) for column in table.columns)
 
 
-def _is_behind(ranks: Sequence[Values], best: Sequence[Values]) -> bool:
-    """Return whether ranks are significantly worse than the best ones."""
-    _, low, _ = averaged([one - other for one, other in zip(ranks, best, strict=True)])
-    return low > 0
+def _paired_p(ranks: Sequence[Values], others: Sequence[Values]) -> float:
+    """Return the p value of equal mean ranks over the trials."""
+    return stratified_p([one - other for one, other in zip(ranks, others, strict=True)])
 
 
 def _seconds(method: str, sections: Mapping[str, Sequence[TrialResult]]) -> float | None:

@@ -3,6 +3,7 @@
 OUT/TRIAL/METHOD/           measured values, see `bench.results_store`; each method is measured once
 OUT/TRIAL/table.md          the metrics of a trial
 OUT/table.md, .csv, .png    the trials in which our methods lose, and mean ranks
+OUT/values.npz              the value of each method by each metric for each sample, see `Ranking.values`
 OUT/log.jsonl               time, machine and name of each trial
 """
 
@@ -10,8 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from benchmarks.trials.ranking import Ranking, TrialResult
@@ -64,6 +68,10 @@ def run(
         ranking = Ranking.of(results, list(rows))
         write_piece(out, "table.md", ranking.markdown().encode())
         write_piece(out, "table.csv", ranking.table.csv().encode())
+        stream = BytesIO()
+        kept: dict[str, Any] = ranking.values()
+        np.savez_compressed(stream, **kept)
+        write_piece(out, "values.npz", stream.getvalue())
         from proofmap.bench.table_figure import png  # imports matplotlib, which is slow
 
         write_piece(out, "table.png", png(ranking.table.plot()))

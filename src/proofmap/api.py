@@ -1,7 +1,5 @@
 """The public API: the names that `import proofmap as pm` offers, loaded with torch on first use."""
 
-from __future__ import annotations
-
 from proofmap import bounds, data, explainers, metrics, plots, zoo
 from proofmap.bench.compare import compare
 from proofmap.errors import (

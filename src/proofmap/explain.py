@@ -3,8 +3,6 @@
 Its names are in `proofmap.explainers` now. This file goes with version 0.3.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 

@@ -3,8 +3,6 @@
 The tables import nothing, so that the help of the command line shows the names without loading torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
@@ -95,9 +93,8 @@ def objective_of(name: str, settings: Mapping[str, Any]) -> Any:
 
 
 COMPARED = tuple(name for name, method in EXPLAINER_ENTRIES.items() if not method.target)  # they explain the prediction
-READY = tuple(  # they need only a model and a ball of any norm
-    name for name in COMPARED if not EXPLAINER_ENTRIES[name].needs and EXPLAINER_ENTRIES[name].norm is None
-)
+# they need only a model and a ball of any norm
+READY = tuple(name for name in COMPARED if not EXPLAINER_ENTRIES[name].needs and EXPLAINER_ENTRIES[name].norm is None)
 EXPLAINERS = tuple(name for name, method in EXPLAINER_ENTRIES.items() if method.ball and not method.needs)
 
 METRIC_ENTRIES: Mapping[str, MetricEntry] = MappingProxyType(

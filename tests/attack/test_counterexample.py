@@ -1,7 +1,5 @@
 """Adversaries that are shown to people: in the ball exactly, and confirmed by those who run the model."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest
@@ -34,8 +32,7 @@ def test_the_point_lies_in_the_ball_and_the_domain_exactly(
             continue
         met += 1
         point = found.point
-        moved = point.double() - x[0].double()
-        assert float(torch.linalg.vector_norm(moved, norm)) <= eps
+        assert float(torch.linalg.vector_norm(point.double() - x[0].double(), norm)) <= eps
         assert domain is None or bool(((point >= 0) & (point <= 1)).all())
         assert point.dtype == torch.float32
         assert found.becomes == int(graph(point[None]).argmax()) != target

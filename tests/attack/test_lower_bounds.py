@@ -1,7 +1,5 @@
 """Lower sides are values of the network at points that lie in their balls, and often the largest there are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from math import inf
@@ -48,10 +46,7 @@ def value_at(graph: pm.Graph, forms: Tensor, points: Tensor) -> Tensor:
     """max over forms at points (N, M, *shape): (N, M), in float64, one point at a time."""
     precise = graph.to(torch.device("cpu"), torch.float64)
     return torch.tensor(
-        [
-            [float((forms[n].double() @ precise(p[None].double())[0]).max()) for p in points[n]]
-            for n in range(len(points))
-        ],
+        [[float((forms[n].double() @ precise(p[None].double())[0]).max()) for p in at] for n, at in enumerate(points)],
         dtype=torch.float64,
     )
 
@@ -83,8 +78,7 @@ def test_points_lie_in_their_balls_exactly_and_have_their_values(given: dict[str
     met = attack_lower_bounds(graph, family, forms, ROOM)
     assert met.points.dtype == dtype
     moved = met.points.double() - family.x.double()[:, None]
-    stated = ball.at(family.x.double(), MASK).split()
-    assert bool(stated.contains(moved.flatten(0, 1), 0.0).all())
+    assert bool(ball.at(family.x.double(), MASK).split().contains(moved.flatten(0, 1), 0.0).all())
     for group in range(3):
         frozen = torch.eq(MASK, group)
         assert torch.equal(met.points[:, 1 + group][:, frozen], family.x[:, frozen])

@@ -1,7 +1,5 @@
 """Attacks stay in their balls, find what a linear model has in closed form, and never beat a proof."""
 
-from __future__ import annotations
-
 import itertools
 from math import inf
 from typing import Any
@@ -53,8 +51,7 @@ def network(*sizes: int, seed: int = 0) -> pm.Graph:
             nn.init.normal_(layer.weight, std=2 / a**0.5)
             nn.init.zeros_(layer.bias)
             layers += [layer, nn.ReLU()]
-    model = nn.Sequential(*layers[:-1]).double()
-    return pm.trace(model, torch.zeros(1, sizes[0], dtype=torch.float64))
+    return pm.trace(nn.Sequential(*layers[:-1]).double(), torch.zeros(1, sizes[0], dtype=torch.float64))
 
 
 def points(count: int, *shape: int, seed: int = 1) -> Tensor:
@@ -79,8 +76,7 @@ def distance(
 
 def margins(graph: pm.Graph, x: Tensor, target: Tensor) -> Tensor:
     """A second way to write it: one sample after the other."""
-    logits = graph(x)
-    pairs = zip(logits, target.tolist(), strict=True)
+    pairs = zip(graph(x), target.tolist(), strict=True)
     return torch.stack([torch.cat([row[:c], row[c + 1 :]]).max() - row[c] for row, c in pairs])
 
 
@@ -106,8 +102,7 @@ def test_in_the_ball_and_below_the_proof(case: Case, norm: float) -> None:
 def test_a_linear_model_is_solved(norm: float, half: str | None, domain: tuple[float, float] | None) -> None:
     graph, w, b = linear(9)
     x = points(5, 9)
-    eps = torch.tensor([0.05, 0.2, 0.5, 1.5, 4.0])
-    ball = pm.Ball(eps, norm, domain, half)  # type: ignore[arg-type]
+    ball = pm.Ball(torch.tensor([0.05, 0.2, 0.5, 1.5, 4.0]), norm, domain, half)  # type: ignore[arg-type]
     family = ball.at(x)
     for target, sign in ((0, 1.0), (1, -1.0)):
         best = sign * (x @ w + b) + family.concretise((sign * w).expand(5, 9), torch.arange(5))[:, 0]
@@ -205,8 +200,7 @@ def test_more_free_variables_come_nearer() -> None:
     graph, w, b = linear(12)
     x = points(1, 12).expand(12, 12).contiguous()
     free = torch.ones(12, 12).tril().bool()  # row k: the first k + 1 variables
-    target = (x @ w + b > 0).long()
-    found = distance(graph, x, target, free, norm=2, largest=100.0)
+    found = distance(graph, x, (x @ w + b > 0).long(), free, norm=2, largest=100.0)
     assert bool((found[1:] < found[:-1]).all())
 
 
@@ -246,8 +240,7 @@ def test_a_steep_model_is_searched_all_the_way() -> None:
     graph = pm.trace(Bent(), x)
     free = torch.ones(1, 1, dtype=torch.bool)
     for rounds in (1, 10):
-        found = distance(graph, x, torch.tensor([0]), free, largest=64.0, rounds=rounds)
-        assert 6.0 < float(found) < 6.5
+        assert 6.0 < float(distance(graph, x, torch.tensor([0]), free, largest=64.0, rounds=rounds)) < 6.5
 
 
 def test_gradients_and_precision_are_left_as_they_were() -> None:

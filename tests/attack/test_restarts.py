@@ -1,7 +1,5 @@
 """Leaps find maxima that no step leads to, stay in their balls, and lose nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import inf
 

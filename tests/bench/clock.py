@@ -1,7 +1,5 @@
 """A clock that tests set by hand."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 
@@ -21,9 +19,8 @@ class Clock:
 
     def rule(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Measure the time of explanations by this clock."""
-        monkeypatch.setattr(
-            sys.modules["proofmap.bench.compare"], "perf_counter", self
-        )  # a function with the name of the method
+        # a function with the name of the method
+        monkeypatch.setattr(sys.modules["proofmap.bench.compare"], "perf_counter", self)
 
     def map_after(self, seconds: float) -> Callable[[Tensor, Tensor], Tensor]:
         """Return a method with a time for each sample. The first call of any method takes longer."""

@@ -1,7 +1,5 @@
 """The images of a benchmark: packaged ones, or those of a folder."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Benchmarks from TOML files: their settings, their results, and resumed runs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -141,12 +139,8 @@ def test_only_a_new_method_is_computed(spec: Spec, tmp_path: Path, monkeypatch: 
 def test_values_are_stored_with_the_settings_of_their_metric(spec: Spec, tmp_path: Path) -> None:
     """They are in the store and in the table. The column of Tightness has only the settings that all methods share."""
     table = run(spec, tmp_path / "out", quick=True, progress=False)
-    kept = json.loads((tmp_path / "out" / "eva" / "insertion.json").read_text())
-    assert kept == Insertion().settings()
-    assert [column.settings for column in table.columns] == [
-        Deletion().settings(),
-        Insertion().settings(),
-    ]
+    assert json.loads((tmp_path / "out" / "eva" / "insertion.json").read_text()) == Insertion().settings()
+    assert [column.settings for column in table.columns] == [Deletion().settings(), Insertion().settings()]
     file = tmp_path / "bounds.toml"
     two = '[[method]]\nlabel = "EVA"\nname = "eva"\neps = [0.01, 0.02]\ngroups = "grid:2"\ncount = 2\n'
     file.write_text(SMALL.split("[[method]]", maxsplit=1)[0].replace('"deletion", "insertion"', '"tightness"') + two)
@@ -206,8 +200,7 @@ def test_a_quick_run_leaves_out_slow_methods(tmp_path: Path) -> None:
     """The table names them; a compared method may be among them."""
     file = tmp_path / "dear.toml"
     file.write_text('against = ["Saliency"]\n' + SMALL.replace('name = "saliency"', 'name = "saliency"\ndear = true'))
-    table = run(read(file), tmp_path / "out", quick=True, progress=False)
-    assert list(table.rows) == ["EVA"]
+    assert list(run(read(file), tmp_path / "out", quick=True, progress=False).rows) == ["EVA"]
     assert "\nLeft out of a quick run: Saliency.\n" in (tmp_path / "out" / "table.md").read_text()
     file.write_text(file.read_text().replace('name = "eva"', 'name = "eva"\ndear = true'))
     with pytest.raises(InputError, match="only slow methods, and a quick run leaves them out: give the folder"):

@@ -1,7 +1,5 @@
 """Marks of tables: Holm's correction, equal rows, and how often a difference is claimed that does not exist."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -19,15 +17,12 @@ def test_the_test_is_the_paired_t_test_of_scipy(count: int) -> None:
     a, b = drawn(1, count), drawn(2, count) + 0.1
     assert paired_p(a, b) == pytest.approx(float(stats.ttest_rel(a, b).pvalue), rel=1e-9)
     b[0] = np.nan
-    assert paired_p(a, b) == (
-        1.0 if count == 2 else pytest.approx(float(stats.ttest_rel(a[1:], b[1:]).pvalue), rel=1e-9)
-    )
+    assert paired_p(a, b) == (1.0 if count == 2 else pytest.approx(float(stats.ttest_rel(a[1:], b[1:]).pvalue), 1e-9))
 
 
 def test_small_p_values_are_not_rounded_to_zero() -> None:
     """Corrections over hundreds of pairs compare p with numbers that a bootstrap of 10,000 means cannot resolve."""
-    a = 1 + drawn(3, 200)
-    assert 0 < paired_p(a, np.zeros(200)) < 1e-15
+    assert 0 < paired_p(1 + drawn(3, 200), np.zeros(200)) < 1e-15
 
 
 def test_differences_without_variation() -> None:
@@ -36,11 +31,19 @@ def test_differences_without_variation() -> None:
     assert paired_p(np.zeros(1), np.ones(1)) == 1
 
 
+def test_rounding_is_no_difference() -> None:
+    """A bound that is always larger by a few units in the last place of float32 is the same bound."""
+    a = np.abs(drawn(9, 300)) + 20
+    b = a * (1 + 1e-6 + 1e-7 * drawn(10, 300))
+    assert float(stats.ttest_rel(a, b).pvalue) < 1e-9
+    assert paired_p(a, b) == 1
+    assert paired_p(a, a * (1 + 1e-4)) < 1e-9
+
+
 def test_holm_multiplies_by_the_number_of_hypotheses_that_are_left() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])  # 0.04 · 1 < 0.03 · 2
     assert holm([0.5, 0.4]) == pytest.approx([0.8, 0.8])
-    assert holm([0.9, 0.8, 0.7]) == [1.0, 1.0, 1.0]
-    assert holm([]) == []
+    assert (holm([0.9, 0.8, 0.7]), holm([])) == ([1.0, 1.0, 1.0], [])
 
 
 def test_equal_rows_have_equal_marks() -> None:

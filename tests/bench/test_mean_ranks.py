@@ -1,7 +1,5 @@
 """Mean ranks: by hand, compared with scipy, and the coverage of their intervals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -39,8 +37,7 @@ def test_mean_ranks_by_hand() -> None:
     insertion = np.stack([np.arange(40.0) % 2, np.full(40, 0.5)])
     mean, low, high = mean_ranks({"d": deletion, "i": insertion}, {"d": -1, "i": 1})
     assert mean.tolist() == [1.25, 1.75]
-    expected = interval(np.where(np.arange(40) % 2, 1.0, 1.5))
-    assert (low[0], high[0]) == pytest.approx(expected)
+    assert (low[0], high[0]) == pytest.approx(interval(np.where(np.arange(40) % 2, 1.0, 1.5)))
     assert low[0] < 1.25 < high[0]
 
 

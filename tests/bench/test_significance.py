@@ -1,7 +1,5 @@
 """Rank correlations of tightness with the metrics: they equal Spearman's of scipy."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -57,5 +55,4 @@ def test_a_perfect_order_is_one_and_its_opposite_minus_one() -> None:
         for k in range(4)
     }
     text = claim(tabulate("", COLUMNS, values, dict.fromkeys(values)), [0.1] * 4)
-    assert printed(text, "Deletion")[0] == [1, 1, 1]
-    assert printed(text, "X")[0] == [-1, -1, -1]
+    assert (printed(text, "Deletion")[0], printed(text, "X")[0]) == ([1, 1, 1], [-1, -1, -1])

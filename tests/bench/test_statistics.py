@@ -1,7 +1,5 @@
 """Means, intervals and marks of a table."""
 
-from __future__ import annotations
-
 import csv
 import io
 import sys
@@ -54,18 +52,15 @@ def test_best_second_and_tied() -> None:
     table = tabulate("t", [LOW, HIGH], values, {"good": 1.0, "close": 2.0, "bad": 3.0})
     marks = {method: {name: cell.mark for name, cell in cells.items()} for method, cells in table.rows.items()}
     low = {method: cell["deletion"] for method, cell in marks.items()}
-    assert sorted(low.values()) == ["best", "second", "tied"]
-    assert low["bad"] == "second"
-    assert marks["good"]["insertion"] == "best"
-    assert marks["close"]["insertion"] == "second"
+    assert (sorted(low.values()), low["bad"]) == (["best", "second", "tied"], "second")
+    assert (marks["good"]["insertion"], marks["close"]["insertion"]) == ("best", "second")
     assert "insertion" not in table.rows["bad"]
 
 
 def test_paired_differences_remove_common_variation() -> None:
     """The intervals overlap, but all samples agree, so the difference is significant."""
     hard = 10 * drawn(0.0, 3, 50)
-    values = {"a": {"deletion": hard}, "b": {"deletion": hard + 0.01}}
-    table = tabulate("t", [LOW], values, {"a": 0.0, "b": 0.0})
+    table = tabulate("t", [LOW], {"a": {"deletion": hard}, "b": {"deletion": hard + 0.01}}, {"a": 0.0, "b": 0.0})
     a, b = table.rows["a"]["deletion"], table.rows["b"]["deletion"]
     assert b.low < a.high
     assert (a.mark, b.mark) == ("best", "second")
@@ -111,8 +106,7 @@ def test_two_samples_have_an_interval_and_marks() -> None:
 
 
 def test_one_sample_has_no_interval_and_wins_nothing() -> None:
-    values = {"a": {"deletion": np.zeros(1)}, "b": {"deletion": np.ones(1)}}
-    table = tabulate("t", [LOW], values, {"a": 0.0, "b": 0.0})
+    table = tabulate("t", [LOW], {"a": {"deletion": np.zeros(1)}, "b": {"deletion": np.ones(1)}}, {"a": 0.0, "b": 0.0})
     assert [row["deletion"].mark for row in table.rows.values()] == ["", ""]
     assert "| a | 0.000 | 0 |" in table.markdown()
     assert "One sample: no intervals and no marks." in str(table)
@@ -121,8 +115,7 @@ def test_one_sample_has_no_interval_and_wins_nothing() -> None:
 def test_both_texts_hold_the_same_numbers() -> None:
     values = {"eva": {"deletion": drawn(0.1, 0), "insertion": drawn(0.8, 1)}, "rise": {"deletion": drawn(0.3, 2)}}
     table = tabulate("t", [LOW, HIGH], values, {"eva": 0.5, "rise": 12.0}, paper={"eva": {"deletion": 0.089}})
-    text = table.markdown()
-    lines = text.splitlines()
+    lines = table.markdown().splitlines()
     assert lines[0] == "| | Deletion ↓ | Insertion ↑ | seconds |"
     assert "/ 0.089" in lines[2]
     assert "n/a" in lines[3]
@@ -248,8 +241,7 @@ def test_a_notebook_sees_a_table() -> None:
 
 def test_a_table_is_drawn() -> None:
     """Each metric has a panel, dollar signs are plain text, and one sample is a point."""
-    table = shown()
-    figure = table.plot()
+    figure = shown().plot()
     assert [axes.get_title() for axes in figure.axes] == ["Deletion ↓", "Insertion ↑"]
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["eva", "a|b", "<b onload=x>"]
     assert figure.get_suptitle() == "zoo:mnist_mlp on <digits>.npz, 400 samples"
@@ -277,5 +269,4 @@ def test_the_heading_says_what_is_known() -> None:
     assert replace(table, title="Table 1").heading() == "Table 1: zoo:mnist_mlp on <digits>.npz, 400 samples"
     assert replace(table, data="").heading() == "zoo:mnist_mlp, 400 samples"
     assert replace(table, model="").heading() == "<digits>.npz, 400 samples"
-    one = tabulate("", [LOW], {"a": {"deletion": np.ones(1)}}, {"a": 1.0})
-    assert one.heading() == "1 sample"
+    assert tabulate("", [LOW], {"a": {"deletion": np.ones(1)}}, {"a": 1.0}).heading() == "1 sample"

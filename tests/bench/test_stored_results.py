@@ -1,9 +1,8 @@
 """Tables from stored results alone: equal to the table of the run, with notes on rows of other settings."""
 
-from __future__ import annotations
-
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofmap.bench import benchmark_run
+from proofmap.bench import benchmark_run, stored_results
 from proofmap.bench.benchmark_file import Spec, read
+from proofmap.bench.statistics import Column
 from proofmap.bench.stored_results import stored_table
 from proofmap.errors import FileError
 from tests.bench.test_benchmark_run import SMALL
@@ -52,6 +52,44 @@ def test_a_note_states_settings_in_which_rows_differ(measured: tuple[Spec, Path]
     assert "Rows of Deletion differ: draws 8 (Saliency), draws 1 (EVA)." in text
     assert "draws" not in table.columns[0].settings
     assert "Rows of Insertion differ" not in text
+    assert "Not ranked by Deletion: EVA." in text
+    assert "Not ranked by Insertion" not in text
+
+
+def test_a_long_list_of_equal_rows_is_short() -> None:
+    rows = {f"row {k}": {"draws": 8} for k in range(5)} | {"old": {"draws": 1}}
+    column = Column("deletion", "Deletion", higher=False)
+    sentences = stored_results._differences(column, rows, {}, ["old"])
+    assert sentences == [
+        "Rows of Deletion differ: draws 8 (all others), draws 1 (old).",
+        "Not ranked by Deletion: old.",
+    ]
+
+
+def test_a_row_with_other_draws_is_not_ranked(measured: tuple[Spec, Path], tmp_path: Path) -> None:
+    """It has no mark, and does not take one from a row that is ranked."""
+    spec, out = measured
+    count = len(np.load(out / "saliency" / "deletion.npy"))
+    entries = [replace(entry, count=None) for entry in spec.entries]
+    spec = replace(spec, entries=(*entries, replace(entries[0], label="Third")), against=(), ranks=())
+    shutil.copytree(out, tmp_path / "out")
+    shutil.copytree(out / "saliency", tmp_path / "out" / "third")
+    for row, value in (("eva", 0.1), ("saliency", 0.5), ("third", 0.9)):
+        np.save(tmp_path / "out" / row / "deletion.npy", value + 0.001 * np.arange(count) * (value > 0.5))
+        np.save(tmp_path / "out" / row / "insertion.npy", np.full(count, 1 - value))
+    file = tmp_path / "out" / "eva" / "deletion.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "draws": 1}))
+    cells = stored_table(spec, tmp_path / "out").rows
+    assert {label: row["deletion"].mark for label, row in cells.items()} == {
+        "EVA": "",
+        "Saliency": "best",
+        "Third": "second",
+    }
+    assert {label: row["insertion"].mark for label, row in cells.items()} == {
+        "EVA": "best",
+        "Saliency": "second",
+        "Third": "",
+    }
 
 
 def test_a_row_that_is_not_stored_is_named(measured: tuple[Spec, Path], tmp_path: Path) -> None:
@@ -73,9 +111,7 @@ def script() -> ModuleType:
     return module
 
 
-def test_old_values_are_measured_again(
-    measured: tuple[Spec, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_values_are_measured(measured: tuple[Spec, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values of other settings are dropped; the others, and the seconds of the first measurement, are kept."""
     spec, out = measured
     results: Any = script()
@@ -89,8 +125,7 @@ def test_old_values_are_measured_again(
     run = benchmark_run.run
     monkeypatch.setattr("proofmap.bench.benchmark_file.read", lambda name: spec)
     monkeypatch.setattr(
-        "proofmap.bench.benchmark_run.run",
-        lambda spec, out, data, device: run(spec, out, quick=True, progress=False),
+        "proofmap.bench.benchmark_run.run", lambda spec, out, data, device: run(spec, out, quick=True, progress=False)
     )
     results.measure("small", tmp_path / "out", None, "cpu")
     np.testing.assert_array_equal(np.load(old / "deletion.npy"), np.load(out / "saliency" / "deletion.npy"))

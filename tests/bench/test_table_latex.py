@@ -1,7 +1,5 @@
 """LaTeX and per-sample frames of tables."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import get_args
@@ -37,8 +35,7 @@ def test_latex_has_the_numbers_and_marks_of_the_table() -> None:
     assert lines[0] == "% zoo:mnist_mlp on digits 50%.npz, 40 samples"
     assert lines[begin + 1 :: len(lines)] == [r"\toprule"]
     assert lines[begin + 2] == r" & Deletion $\downarrow$ & F\_1 at 50\% $\uparrow$ & seconds \\"
-    assert lines[begin + 3] == r"\midrule"
-    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+    assert (lines[begin + 3], lines[-2:]) == (r"\midrule", [r"\bottomrule", r"\end{tabular}"])
     rows = lines[begin + 4 : -2]
     assert len(rows) == 3
     cell = found.rows["eva"]["deletion"]
@@ -80,8 +77,7 @@ def test_texts_are_escaped(text: str, expected: str) -> None:
 
 
 def test_seconds_keep_their_exponent() -> None:
-    found = tabulate("", [LOW], {"a": {"deletion": np.zeros(2)}}, {"a": 0.00001234})
-    assert r"& 1.2e-05 \\" in found.to_latex()
+    assert r"& 1.2e-05 \\" in tabulate("", [LOW], {"a": {"deletion": np.zeros(2)}}, {"a": 0.00001234}).to_latex()
 
 
 def test_a_frame_with_every_sample() -> None:

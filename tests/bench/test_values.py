@@ -1,7 +1,5 @@
 """The stored values behind the tables of the page: their means equal the page, and all have the same origin."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 
 from proofmap.bench.benchmark_file import read, slug
-from proofmap.metrics import METRICS
+from proofmap.bench.benchmark_run import metric_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 VALUES = DOCS / "results" / "values"
@@ -50,7 +48,7 @@ def test_all_rows_are_of_the_same_images_network_and_metrics(table: str) -> None
         for metric in spec.metrics:
             assert len(np.load(folder / f"{metric}.npy")) == (entry.count or spec.count)
             settings = json.loads((folder / f"{metric}.json").read_text())
-            now = json.loads(json.dumps(METRICS[metric]().settings()))
+            now = json.loads(json.dumps(metric_of(metric, entry).settings()))
             assert settings == now | {name: settings[name] for name in ("draws",) if name in now}
             if "draws" in now:
                 draws.add(settings["draws"])
@@ -58,18 +56,6 @@ def test_all_rows_are_of_the_same_images_network_and_metrics(table: str) -> None
     page = (DOCS / "results.md").read_text(encoding="utf-8")
     text = page.partition(f"<!-- {table}/table.md -->")[2].partition("<!-- end -->")[0]
     assert {int(stated) for stated in re.findall(r"\bdraws (\d+)", text)} == draws  # the page states them
-
-
-def test_rows_with_several_draws_are_of_the_same_table() -> None:
-    for about in (VALUES.parent / "draws").rglob("about.json"):
-        first = VALUES / about.parent.parent.name / about.parent.name
-        assert json.loads(about.read_text()) == json.loads((first / "about.json").read_text())
-        for metric in ("deletion", "insertion"):
-            settings = json.loads((about.parent / f"{metric}.json").read_text())
-            assert settings == json.loads(json.dumps(METRICS[metric]().settings()))
-            one, several = (np.load(folder / f"{metric}.npy") for folder in (first, about.parent))
-            assert one.shape == several.shape
-            assert np.corrcoef(one, several)[0, 1] > 0.9  # the same maps
 
 
 def test_no_maps_are_stored() -> None:

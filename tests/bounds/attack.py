@@ -1,7 +1,5 @@
 """Points at which bounds must hold: random samples, and points from projected gradient ascent."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -10,10 +8,8 @@ from proofmap import Family, Graph
 
 def sampled(graph: Graph, family: Family, count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Return deltas (count, N, *shape) and logits (count, N, classes)."""
-    generator = torch.Generator().manual_seed(seed)
-    deltas = family.sample(count, generator)
-    points = (family.x + deltas).flatten(0, 1)
-    return deltas, graph(points).reshape(count, family.count, -1)
+    deltas = family.sample(count, torch.Generator().manual_seed(seed))
+    return deltas, graph((family.x + deltas).flatten(0, 1)).reshape(count, family.count, -1)
 
 
 def climbed(graph: Graph, family: Family, steps: int = 12) -> Tensor:
@@ -33,8 +29,7 @@ def climbed_points(graph: Graph, family: Family, steps: int) -> Tensor:
         delta.requires_grad_()
         with torch.enable_grad():
             logits = graph((family.x + delta).flatten(0, 1)).reshape(2 * classes, family.count, classes)
-            goal = (logits[torch.arange(2 * classes), :, which] * sign[:, None]).sum()
-            (slope,) = torch.autograd.grad(goal, delta)
+            (slope,) = torch.autograd.grad((logits[torch.arange(2 * classes), :, which] * sign[:, None]).sum(), delta)
         slope = slope.nan_to_num(0.0)  # a square root has none at zero
         length = (
             slope.flatten(2)

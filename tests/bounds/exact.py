@@ -1,7 +1,5 @@
 """Exact maxima of tiny ReLU networks over a box: one linear program for each activation pattern."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Networks with feature maps larger than the receptive windows of their neurons: all operations on windows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 
@@ -43,10 +41,7 @@ BODIES: dict[str, Callable[[], list[nn.Module]]] = {
     "max pool at borders": lambda: [nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.Conv2d(2, 3, 2), nn.MaxPool2d(2, 1)],
     "max pool of three": lambda: [nn.MaxPool2d(3, 2), nn.Conv2d(2, 3, 2), nn.MaxPool2d((1, 2), 1)],
     "slices": lambda: [Apply(lambda x: x[:, :, 1::2, 2:]), nn.Conv2d(2, 3, 2), nn.ReLU(), Apply(lambda x: x[:, 1:])],
-    "maximum": lambda: [
-        Join(torch.maximum, nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(2, 3, 1)),
-        nn.Conv2d(3, 2, 3),
-    ],
+    "maximum": lambda: [Join(torch.maximum, nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(2, 3, 1)), nn.Conv2d(3, 2, 3)],
     "pad": lambda: [nn.ConstantPad2d((1, 0, 2, 0), 0.5), nn.Conv2d(2, 3, 3), nn.ReLU(), nn.ZeroPad2d((0, 1, -1, 0))],
     "pad reflect": lambda: [nn.Conv2d(2, 3, 2), nn.ReLU(), nn.ReflectionPad2d(1), nn.Conv2d(3, 2, 3)],
     "add": lambda: [Join(torch.add, nn.Conv2d(2, 3, 3, padding=1), nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU()))],

@@ -1,7 +1,5 @@
 """Shared helpers of the tests of bounds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -17,8 +15,7 @@ BUDGET = 2**30
 
 
 def mask_for(shape: tuple[int, ...], groups: int, seed: int = 0) -> Tensor:
-    size = torch.Size(shape).numel()
-    order = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(torch.Size(shape).numel(), generator=torch.Generator().manual_seed(seed))
     return (order % groups).reshape(shape)
 
 

@@ -1,7 +1,5 @@
 """Alpha: slopes of each bound's own, never looser than Backward, sound, and closer for every rule with a choice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle, pairwise, product
@@ -110,9 +108,7 @@ CHOICES: dict[str, Callable[[], nn.Module]] = {
 
 
 def test_every_rule_with_free_parameters_has_a_network() -> None:
-    chooses = {
-        op for op, rule in RULES.items() if isinstance(rule, Nonlinear) and type(rule).free is not Nonlinear.free
-    }
+    chooses = {op for op, r in RULES.items() if isinstance(r, Nonlinear) and type(r).free is not Nonlinear.free}
     assert chooses == set(CHOICES)
 
 
@@ -229,8 +225,7 @@ def test_given_slopes_are_the_starting_point() -> None:
     free = free_of(graph, family)
     worst = {name: torch.where(one.start > 0.5, one.least, one.most) for name, one in free.items()}
     plain = solve(graph, Cases(family), rows, Alpha(1), "one-pass", BUDGET)
-    bad = Cases(family, slopes=worst)
-    assert bool((solve(graph, bad, rows, Alpha(1), "one-pass", BUDGET) > plain).all())
+    assert bool((solve(graph, Cases(family, slopes=worst), rows, Alpha(1), "one-pass", BUDGET) > plain).all())
 
 
 @pytest.mark.slow

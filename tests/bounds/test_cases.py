@@ -1,7 +1,5 @@
 """Cases: one walk bounds balls, parts of balls, and uses what is known of them beforehand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 
@@ -49,8 +47,7 @@ def unstable(graph: pm.Graph, family: pm.Family) -> tuple[str, int]:
     points = family.x + family.sample(2000, torch.Generator().manual_seed(2))
     name = hidden(graph)[1]
     value = values_at(graph, points.flatten(0, 1))[name].unflatten(0, (2000, -1))
-    both = ((value > 0).any(0) & (value < 0).any(0)).all(0)
-    return name, int(both.nonzero()[0])
+    return name, int(((value > 0).any(0) & (value < 0).any(0)).all(0).nonzero()[0])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -73,8 +70,7 @@ def test_bounds_hold_on_the_parts_of_a_split(method: str, sharing: pm.bounds.Sha
     closer = False
     for k in range(4):
         there = (side[:, leaf[k]] >= 0) if k % 2 == 0 else (side[:, leaf[k]] <= 0)  # (400, members)
-        excess = torch.where(there[..., None], reached[:, leaf[k]] - bound[k], -inf)
-        assert float(excess.max()) <= 1e-9
+        assert float(torch.where(there[..., None], reached[:, leaf[k]] - bound[k], -inf).max()) <= 1e-9
         closer |= bool((bound[k] < whole[leaf[k]] - 1e-6).any())
     assert closer or method == "forward"
 
@@ -122,8 +118,7 @@ def test_rounding_is_not_taken_for_an_empty_part(dtype: torch.dtype, scale: floa
 
 def test_without_splits_bounds_that_miss_each_other_do_so_by_rounding() -> None:
     one = Interval(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0]))
-    other = Interval(torch.tensor([0.5, 0.0]), torch.tensor([2.0, 1.5]))
-    meet = one & other
+    meet = one & Interval(torch.tensor([0.5, 0.0]), torch.tensor([2.0, 1.5]))
     assert (meet.lower > meet.upper).tolist() == [False, True]
     assert (meet.uncrossed().lower.tolist(), meet.uncrossed().upper.tolist()) == ([0.5, 1.5], [1.0, 2.0])
 
@@ -169,9 +164,7 @@ def drawn(free: dict[str, FreeParameters]) -> dict[str, Tensor]:
 def test_given_slopes_are_sound_on_every_member(case: Case) -> None:
     torch.manual_seed(0)
     graph = graph_of(case, torch.float64)
-    family = pm.Ball(0.05, domain=(case.low, case.high)).at(
-        case.inputs(2, torch.float64, seed=11), mask_for(case.shape, 3)
-    )
+    family = pm.Ball(0.05, domain=(case.low, case.high)).at(case.inputs(2, torch.float64, 11), mask_for(case.shape, 3))
     slopes = drawn(free_of(graph, family))
     form = rows(graph, 2)
     singles = family.split()

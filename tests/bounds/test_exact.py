@@ -1,7 +1,5 @@
 """Tiny networks with exact solutions: bounds are above them, and equal where relaxations are exact."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -19,9 +17,7 @@ def tiny(seed: int) -> nn.Sequential:
 
 def exact_overlap(model: nn.Sequential, family: pm.Family, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return the exact overlap (N, members) and a maximiser δ (N, members, d)."""
-    layers = [
-        (layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in model if isinstance(layer, nn.Linear)
-    ]
+    layers = [(one.weight.detach().numpy(), one.bias.detach().numpy()) for one in model if isinstance(one, nn.Linear)]
     singles = family.split()
     low, high = (end.numpy() for end in singles.box())
     found = []
@@ -42,9 +38,7 @@ def test_bounds_are_above_the_exact_overlap(seed: int) -> None:
     ball = pm.Ball(0.3, domain=(0.0, 1.0))
     mask = torch.tensor([0, 1, 1, 2])
     graph = pm.trace(model, x)
-    family = ball.at(x, mask)
-    first = pm.overlap(graph, x, ball, groups=mask)
-    truth, _ = exact_overlap(model, family, first.target)
+    truth, _ = exact_overlap(model, ball.at(x, mask), pm.overlap(graph, x, ball, groups=mask).target)
     for name in [*METHODS, "ibp+forward+backward"]:
         for sharing in ("shared", "one-pass", "separate"):
             found = pm.overlap(graph, x, ball, groups=mask, bounds=named(name), sharing=sharing)
@@ -77,7 +71,6 @@ def test_the_exact_solver_agrees_with_a_fine_grid() -> None:
     low, high = (end[0] for end in family.box())
     axes = [torch.linspace(float(a), float(b), 21, dtype=torch.float64) for a, b in zip(low, high, strict=True)]
     logits = model(torch.cartesian_prod(*axes)).detach()
-    others = [c for c in range(3) if c != int(target)]
-    seen = float((logits[:, others] - logits[:, target]).max())
+    seen = float((logits[:, [c for c in range(3) if c != int(target)]] - logits[:, target]).max())
     assert seen <= truth + 1e-9
     assert seen >= truth - 0.05

@@ -1,7 +1,5 @@
 """Forms are differentiable from the output to the ball, in their coefficients and in the free parameters."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest
@@ -129,9 +127,7 @@ def test_a_form_can_be_watched_at_every_node() -> None:
     seen: dict[str, object] = {}
     unit = torch.eye(graph.classes, dtype=torch.float64)
     owner = torch.zeros(graph.classes, dtype=torch.int64)
-    backsubstitute(
-        graph, graph.output, unit, owner, known.relaxations, lambda node, form: seen.update({node.name: form})
-    )
+    backsubstitute(graph, graph.output, unit, owner, known.relaxations, lambda node, f: seen.update({node.name: f}))
     last = [node for node in graph.nodes if is_nonlinear(node)][-1]
     after = next(node for node in graph.nodes if last.name in node.inputs)
     assert set(seen) == {node.name for node in graph.nodes[1:]}

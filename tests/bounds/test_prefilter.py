@@ -1,7 +1,5 @@
 """The prefilter is sound, and the bounds of the remaining neurons are the same as without it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import inf
 
@@ -101,16 +99,14 @@ def test_every_value_of_the_ball_is_inside(prefilter: type[Prefiltered], eps: fl
     family = pm.Ball(eps, inf, (0.0, 1.0)).at(centre())
     found = prefilter(graph, family)  # type: ignore[arg-type]
     delta = family.sample(300, torch.Generator().manual_seed(0))
-    corners = torch.where(delta > 0, family.upper, family.lower)
-    for moved in (delta, corners):
+    for moved in (delta, torch.where(delta > 0, family.upper, family.lower)):
         assert found.hold(graph, (family.x + moved).flatten(0, 1), repeats=300)
 
 
 def test_a_basis_reaches_what_an_open_activation_reaches() -> None:
     """Every output reads one pixel, so the corners of the box give the extreme values."""
     narrow, widen, filters = (
-        nn.Conv2d(channels, out, 1, groups=groups, bias=False)
-        for channels, out, groups in ((1, 1, 1), (1, 6, 1), (6, 6, 6))
+        nn.Conv2d(own, out, 1, groups=groups, bias=False) for own, out, groups in ((1, 1, 1), (1, 6, 1), (6, 6, 6))
     )
     with torch.no_grad():
         narrow.weight.fill_(1.0)
@@ -142,11 +138,9 @@ def test_on_a_piece_where_the_network_is_linear_a_basis_is_exact() -> None:
 
 
 def test_a_basis_wants_a_box_and_parallel_lines() -> None:
-    graph = deep()
-    assert by_basis(graph, pm.Ball(0.02, 2.0).at(centre())).basis.basis is None
+    assert by_basis(deep(), pm.Ball(0.02, 2.0).at(centre())).basis.basis is None
     pooled = maps.graph_of("max pool")
-    found = by_last_layers(pooled, pm.Ball(0.02).at(maps.points(2)))
-    assert not found.basis.has_lines()
+    assert not by_last_layers(pooled, pm.Ball(0.02).at(maps.points(2))).basis.has_lines()
     assert basis.path_from_narrowest(pooled, pooled.nodes[1].name, 10**6) is None
 
 

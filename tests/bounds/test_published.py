@@ -1,7 +1,5 @@
 """Separate Backward equals published CROWN, and IBP equals published interval arithmetic (see `textbook`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random small networks, balls and masks: Hypothesis searches for violated bounds and inequalities."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import get_args
 
@@ -58,8 +56,7 @@ def networks(draw: st.DrawFn) -> Graph:
     """Draw a network of convolutions, pools, activations and branches with a linear end, for images or flat inputs."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     image = draw(st.booleans())
-    shape = (draw(st.integers(1, 2)), 5, 5) if image else (draw(st.integers(2, 8)),)
-    b = Builder(shape, 1)
+    b = Builder((draw(st.integers(1, 2)), 5, 5) if image else (draw(st.integers(2, 8)),), 1)
     x = b.input
     for _ in range(draw(st.integers(1, 4))):
         x = draw(blocks(b, x, generator))
@@ -108,11 +105,7 @@ def blocks(draw: st.DrawFn, b: Builder, x: str, generator: torch.Generator) -> s
                 return b.sub("s", x, other) if draw(st.booleans()) else b.add("s", x, other)
             if kind == "concat":
                 return slicing.concat(b, "k", "cat", [x, other], draw(st.integers(1, len(shape))))
-            return (
-                scalar_functions.maximum(b, "m", x, other)
-                if kind == "max"
-                else scalar_functions.minimum(b, "m", x, other)
-            )
+            return (scalar_functions.maximum if kind == "max" else scalar_functions.minimum)(b, "m", x, other)
 
 
 @pytest.mark.slow

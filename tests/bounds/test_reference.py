@@ -5,8 +5,6 @@ from the packaged digits; CIFAR-10 ones from the folder that PROOFMAP_DATA names
 cifar-10-batches-bin).
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

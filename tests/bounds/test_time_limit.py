@@ -1,7 +1,5 @@
 """A time limit of bounds: hidden nodes that are not tightened in time keep valid, looser intervals."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Window forms equal dense forms and only store them more compactly."""
 
-from __future__ import annotations
-
 from math import inf, prod
 
 import pytest
@@ -38,8 +36,7 @@ def windows_of(node: Node, cases: int, seed: int, sites: bool) -> WindowForms:
     size = [int(n) for n in torch.randint(1, 4, (len(extent),), generator=g)]
     stride = tuple(int(n) for n in torch.randint(1, 3, (len(extent),), generator=g))
     offset = tuple(int(n) for n in torch.randint(-2, 3, (len(extent),), generator=g))
-    count = rows if site is None else len(site)
-    values = torch.randn(count, node.shape[0], *size, dtype=torch.float64, generator=g)
+    values = torch.randn(rows if site is None else len(site), node.shape[0], *size, dtype=torch.float64, generator=g)
     whole = WindowForms(values, places, stride, offset, node.shape)
     return whole.moved(values, node.shape, (0,) * len(extent), (1,) * len(extent))
 
@@ -184,9 +181,7 @@ def test_a_form_stays_a_window_until_it_has_grown_to_the_map() -> None:
 
     def width(graph: Graph, start: str) -> int:
         node = graph[start]
-        places, channel = places_of_entries(
-            torch.zeros(1, dtype=torch.int64), torch.tensor([node.size // 2]), node.shape
-        )
+        places, channel = places_of_entries(torch.tensor([0]), torch.tensor([node.size // 2]), node.shape)
         unit = WindowForms.unit(places, channel, node.shape, points(1))
         relaxations = {}
         for n in graph.nodes[1:]:

@@ -4,8 +4,6 @@ A network is a list of steps: ("affine", {source: W}, b) is Σ W_s v_s + b, ("re
 the flat input. Everything is numpy in float64, one neuron at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Claims of explanations as VNN-LIB: form, box and threshold."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -48,8 +46,7 @@ def test_every_bound_is_a_claim(e: pm.Explanation) -> None:
     assert len(claims) == 8
     for claim in claims:
         sample, _, group = claim.name.removeprefix("x-").partition("-u")
-        bound = e.overlap.frozen[int(sample), int(group)] if group else e.overlap.full[int(sample)]
-        assert claim.value == float(bound)
+        assert claim.value == float(e.overlap.frozen[int(sample), int(group)] if group else e.overlap.full[int(sample)])
         assert claim.form.target == int(e.target[int(sample)])
 
 
@@ -69,8 +66,7 @@ def test_a_file_says_what_is_claimed(e: pm.Explanation, tmp_path: Path) -> None:
 
 def test_which_groups(e: pm.Explanation) -> None:
     assert [claim.name for claim in of(e, "none")] == ["x-0", "x-1"]
-    many = pm.EVA(network(), pm.Ball(0.05), groups=torch.arange(4)).explain(e.x[:1])
-    assert len(of(many, "top")) == 5
+    assert len(of(pm.EVA(network(), pm.Ball(0.05), groups=torch.arange(4)).explain(e.x[:1]), "top")) == 5
     wide = pm.EVA(nn.Linear(12, 2), pm.Ball(0.05)).explain(torch.rand(1, 12))
     names = [claim.name for claim in of_two(wide, "top")]
     first = int(wide.scores[0].argmax())
@@ -111,8 +107,7 @@ def test_a_targeted_map_claims_both_halves_towards_its_class(tmp_path: Path) -> 
     assert torch.equal(adding.lower, x[0].double())
     assert torch.equal(removing.upper, x[0].double())
     assert read(adding, tmp_path)[2].tolist() == [[-1.0]]
-    own = pm.TargetedEVA(model, pm.Ball(0.05), groups=MASK).explain(x, decided)
-    assert of(own, "all") == []
+    assert of(pm.TargetedEVA(model, pm.Ball(0.05), groups=MASK).explain(x, decided), "all") == []
 
 
 def test_what_claims_nothing_is_refused(e: pm.Explanation) -> None:

@@ -1,7 +1,5 @@
 """An enclosing box contains its ball in exact arithmetic, and is hardly larger."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import inf, nextafter
 
@@ -38,9 +36,7 @@ def tight(found: float, exact: Fraction, steps: int) -> bool:
 
 
 @given(VALUES, st.floats(0, 1), LIMITS, st.booleans())
-def test_a_box_is_the_ball_rounded_outward(
-    x: float, eps: float, limits: tuple[float, float] | None, share: bool
-) -> None:
+def test_a_box_is_a_ball_rounded_outward(x: float, eps: float, limits: tuple[float, float] | None, share: bool) -> None:
     relative = share and limits is not None
     low, high = (float(end) for end in enclosing_box(Ball(eps, domain=limits, relative=relative), torch.tensor([[x]])))
     lowest, highest = ends(x, eps, limits, relative)

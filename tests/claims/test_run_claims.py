@@ -1,7 +1,5 @@
 """Claims of runs: every sample's bounds as properties, written once, and only about the explained inputs."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,8 +51,7 @@ class Drawn:
 
 def model() -> Model:
     torch.manual_seed(3)
-    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-    return Model("net.py:make", network, Preparation(shape=(4,)))
+    return Model("net.py:make", nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), Preparation(shape=(4,)))
 
 
 def explained(folder: Path, certified: bool = False, method: str = "eva", ball: pm.Ball = BALL) -> Results:
@@ -96,8 +93,7 @@ def test_every_sample_claims_what_its_explanation_does(tmp_path: Path) -> None:
                 line for line in expected.splitlines() if line.startswith("(")
             ]
     assert not any(f"{BAD:06d}" in question for _, question, _ in rows)
-    nets = {net for net, _, _ in rows}
-    assert nets == {f"onnx/net-{c}.onnx" for c in {*results["target"].tolist()} - {-1}}
+    assert {net for net, _, _ in rows} == {f"onnx/net-{c}.onnx" for c in {*results["target"].tolist()} - {-1}}
 
 
 def test_a_radius_of_its_own_is_that_of_the_box(tmp_path: Path) -> None:
@@ -110,9 +106,7 @@ def test_a_radius_of_its_own_is_that_of_the_box(tmp_path: Path) -> None:
     assert radius.tolist() == pytest.approx([float(results["eps"][2])] * 4, rel=1e-6)
 
 
-def test_it_goes_on_where_it_was_killed_and_repairs_what_was_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_goes_on_where_it_was_killed_and_repairs_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results, out = explained(tmp_path / "run"), tmp_path / "out"
     count = [0]
 
@@ -167,9 +161,7 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
         written(results, tmp_path / "out", samples=Drawn("1" * 64))
     moved = Drawn()
     moved.names[2] = "else.npz#2"
-    with pytest.raises(
-        InputError, match=r"explains 'folder/drawn.npz#2', and the given inputs have 'else.npz#2' there"
-    ):
+    with pytest.raises(InputError, match=r"explains 'folder/drawn.npz#2', and the given inputs have 'else.npz#2'"):
         written(results, tmp_path / "out", samples=moved)
     slightly = Drawn()
     slightly.values = slightly.values.clone()

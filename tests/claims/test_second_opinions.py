@@ -4,8 +4,6 @@ Marabou 2.0.0 is known to rule out points that are there (`benchmarks/marabou.py
 HiGHS too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction

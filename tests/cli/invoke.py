@@ -1,7 +1,5 @@
 """The command line: as the installed program, and in this process, which is faster."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Every command: exit codes, help and completion."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -58,11 +56,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(files: Path) -> None:
     ("error", "code", "said"),
     [
         (KeyboardInterrupt(), 130, "interrupted\n"),
-        (
-            OSError(28, "No space left on device"),
-            2,
-            "error: No space left on device; check the path, its permissions ",
-        ),
+        (OSError(28, "No space left on device"), 2, "error: No space left on device; check the path, its permissions "),
         (MemoryError(), 2, "error: there is not enough memory: close other programs, give fewer inputs at a time, "),
         (OSError(12, "Cannot allocate memory"), 2, "error: there is not enough memory: "),
         (
@@ -70,11 +64,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(files: Path) -> None:
             2,
             "error: there is not enough memory: ",
         ),
-        (
-            RuntimeError("CUDA error: out of memory\nCUDA kernel errors might"),
-            2,
-            "error: there is not enough memory: ",
-        ),
+        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might"), 2, "error: there is not enough memory: "),
         (
             ZeroDivisionError("odd"),
             3,
@@ -130,18 +120,13 @@ def test_every_option_is_explained_with_an_example(name: str) -> None:
     ],
 )
 def test_the_shell_completes_commands_and_values(line: str, expected: list[str]) -> None:
-    found = CliRunner().invoke(app, [], prog_name="proofmap", env=completion(line))
-    assert found.stdout.split() == expected
+    assert CliRunner().invoke(app, [], prog_name="proofmap", env=completion(line)).stdout.split() == expected
 
 
 def completion(line: str) -> dict[str, str]:
     """Return the environment of a completion by bash: one word in each line, split at colons too."""
     words = re.sub(r"(?<=:)(?=\w)|(?=:)", " ", f"proofmap {line}").split(" ")
-    return {
-        "COMP_WORDS": "\n".join(words),
-        "COMP_CWORD": str(len(words) - 1),
-        "_PROOFMAP_COMPLETE": "complete_bash",
-    }
+    return {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_PROOFMAP_COMPLETE": "complete_bash"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torch brings GNU's OpenMP there, which says what it was told")

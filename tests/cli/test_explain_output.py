@@ -1,7 +1,5 @@
 """Lines and records of explanations with lower and upper bounds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

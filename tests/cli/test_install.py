@@ -1,7 +1,5 @@
 """An installation without extras is enough for the commands of the first pages."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires

@@ -1,7 +1,5 @@
 """Help, completion and invalid options are answered before torch, numpy and matplotlib are loaded."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

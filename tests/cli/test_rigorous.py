@@ -1,7 +1,5 @@
 """Proofs of verify and explain cover all rounding errors, or state that they do not."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

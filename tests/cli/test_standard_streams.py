@@ -1,7 +1,5 @@
 """Closed or full stderr, in real processes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from contextlib import suppress
@@ -54,9 +52,7 @@ def test_a_progress_bar_without_stderr_prints_nothing(monkeypatch: pytest.Monkey
     monkeypatch.undo()
 
 
-def test_a_message_does_not_become_an_answer(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_message_is_not_an_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """print writes to stdout if stderr is None."""
     monkeypatch.setattr("sys.stderr", None)
     print_status("a message")
@@ -73,8 +69,7 @@ def test_a_run_with_a_closed_stderr_is_complete(tmp_path: Path, end: str) -> Non
     (tmp_path / "data").mkdir()
     for k, image in enumerate(images):
         write_png(tmp_path / "data" / f"{k}.png", image)
-    words = [str(PROGRAM), "run", "data", *RUN, "--json", "--out", "out"]
-    done = shell(words, end, tmp_path)
+    done = shell([str(PROGRAM), "run", "data", *RUN, "--json", "--out", "out"], end, tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith("{")
     assert {"chunks/000000.safetensors", "chunks/000001.safetensors", "totals.png"} <= contents(tmp_path / "out").keys()

@@ -1,7 +1,5 @@
 """Tables on a pseudo terminal and in other outputs."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

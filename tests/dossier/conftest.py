@@ -1,7 +1,5 @@
 """A run with certificates, computed once and copied for each test, and a small dossier."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import date
 from pathlib import Path

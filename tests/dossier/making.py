@@ -1,7 +1,5 @@
 """A run of some digits with certificates, and a fake checker that accepts all of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A dossier of real certificates: its own checker, alone in a folder, accepts it and refuses changes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

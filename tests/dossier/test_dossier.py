@@ -1,7 +1,5 @@
 """A dossier is complete and reproducible, and is not written if a check fails."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil
@@ -105,8 +103,7 @@ def test_claims_are_those_of_the_certificates(certified: Path) -> None:
             assert (line["ao_at_most"], line["certificate"], line["decision_proven"]) == ("", "", "no")
             continue
         files = [certified / "certificates" / name for name in (f"{row:06d}.proof", "network.onnx", f"{row:06d}.npy")]
-        claim = read_claim(*files)
-        most = claim.ends[0][0].tolist()
+        most = read_claim(*files).ends[0][0].tolist()
         assert float(line["ao_at_most"]) == entry["ao_at_most"] == most[0]
         assert line["decision_proven"] == ("yes" if most[0] < 0 else "no")
         assert (line["ao_at_least"], float(line["eps"]), line["domain"]) == ("", EPS, "0.0 1.0")
@@ -227,8 +224,7 @@ def test_an_onnx_file_that_the_run_did_not_see_is_refused(certified: Path) -> No
 def test_a_model_file_that_changed_since_the_run_is_refused(certified: Path) -> None:
     own = certified.parent / "net.pt"
     own.write_bytes(b"weights")
-    manifest = Manifest.load(certified)
-    replace(manifest, model=Source("net.py:make", (File.of(own),))).save(certified)
+    replace(Manifest.load(certified), model=Source("net.py:make", (File.of(own),))).save(certified)
     made(certified).close()
     own.write_bytes(b"other weights")
     with pytest.raises(FileError, match=r"the model .*net\.pt has changed"):

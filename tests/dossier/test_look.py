@@ -1,7 +1,5 @@
 """The pages of a dossier in a real browser: no external resources, all screen sizes, light and dark mode."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The recipe for a signature and a time stamp, as docs/dossier.md shows it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The change when one group returns to x: compared with a run of the whole graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -117,8 +115,7 @@ def corner(shape: tuple[int, ...]) -> Tensor:
 
 def entries(shape: tuple[int, ...]) -> Tensor:
     """Every number for itself, in an order that has nothing to do with their places."""
-    count = torch.Size(shape).numel()
-    return torch.randperm(count, generator=torch.Generator().manual_seed(2)).reshape(shape)
+    return torch.randperm(torch.Size(shape).numel(), generator=torch.Generator().manual_seed(2)).reshape(shape)
 
 
 MASKS: dict[str, Callable[[tuple[int, ...]], Tensor]] = {
@@ -201,8 +198,7 @@ def test_groups_without_variables_change_nothing() -> None:
     mask, _ = numbered(cells(graph.input.shape))
     x = torch.rand(1, *graph.input.shape, dtype=torch.float64)
     points = x[None] + 0.1
-    changed = changed_boxes(graph, mask, 100)
-    schedule = Schedule.of(graph, mask, changed, torch.tensor([98, 99]), x.dtype)
+    schedule = Schedule.of(graph, mask, changed_boxes(graph, mask, 100), torch.tensor([98, 99]), x.dtype)
     base, _ = base_of(graph, points[0], schedule.needs)
     assert schedule(base, points, x).count_nonzero() == 0
 
@@ -226,8 +222,7 @@ def test_boxes_hold_what_changes_and_no_more(name: str, grouping: str) -> None:
 
 
 def test_boxes_of_groups() -> None:
-    mask = torch.tensor([[[0, 0, 1], [2, 0, 1]], [[0, 0, 1], [2, 0, 4]]])
-    low, high = group_boxes(mask, 5)
+    low, high = group_boxes(torch.tensor([[[0, 0, 1], [2, 0, 1]], [[0, 0, 1], [2, 0, 4]]]), 5)
     assert low.tolist() == [[0, 0], [0, 2], [1, 0], [0, 0], [1, 2]]
     assert high.tolist() == [[1, 1], [1, 2], [1, 0], [0, 0], [1, 2]]
 
@@ -241,8 +236,7 @@ def test_windows_lie_inside_and_hold_their_boxes() -> None:
             classes = size_classes(graph, changed)
             assert torch.equal(torch.cat(classes).sort().values, torch.arange(groups))
             for ids in classes:
-                windows = cone_windows(graph, changed, ids)
-                for name, window in windows.items():
+                for name, window in cone_windows(graph, changed, ids).items():
                     low, high = (end[ids] for end in changed[name])
                     size, side = torch.tensor(window.size), torch.tensor(graph[name].shape[1:])
                     assert bool((window.corner >= 0).all())
@@ -257,8 +251,7 @@ def test_fewer_operations_than_plain() -> None:
     mask, groups = numbered(cells(graph.input.shape))
     x = torch.rand(1, *graph.input.shape, dtype=torch.float64)
     points = x[None] + 0.1
-    changed = changed_boxes(graph, mask, groups)
-    schedule = Schedule.of(graph, mask, changed, torch.arange(groups), x.dtype)
+    schedule = Schedule.of(graph, mask, changed_boxes(graph, mask, groups), torch.arange(groups), x.dtype)
     with FlopCounterMode(display=False) as whole:
         base, _ = base_of(graph, points[0], schedule.needs)
     with FlopCounterMode(display=False) as part:

@@ -1,7 +1,5 @@
 """A saved explanation, for tests of files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

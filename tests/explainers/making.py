@@ -1,7 +1,5 @@
 """Small explanations of random numbers, and all that is in one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -71,8 +69,7 @@ def make(shape: tuple[int, ...] = (3, 1, 4, 4), groups: int = 5, **changes: Any)
 
 def make_signed(shape: tuple[int, ...] = (3, 1, 4, 4), groups: int = 5, **changes: Any) -> Explanation:
     """One with two half balls."""
-    random = torch.Generator().manual_seed(1)
-    added, removed = torch.rand(2, shape[0], groups, generator=random)
+    added, removed = torch.rand(2, shape[0], groups, generator=torch.Generator().manual_seed(1))
     sides = {"overlap": bounds(added), "opposite": bounds(removed)}
     aim = torch.full((shape[0],), shape[0])
     return make(shape, groups, **{**sides, "scores": added - removed, "signed": True, "target": aim, **changes})

@@ -1,7 +1,5 @@
 """pm.explain: what is chosen for which network and time, and that every sentence is true."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from html import escape

@@ -1,7 +1,5 @@
 """The interface of Captum: Captum's own methods and metrics call our explainers, with the same results as a loop."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -91,9 +89,7 @@ def test_other_tuples_are_refused(count: int, model: nn.Module, x: Tensor) -> No
         ([0, 3, 1], [0, 3, 1]),
     ],
 )
-def test_every_form_of_a_target(
-    target: int | Tensor | list[int], classes: list[int], model: nn.Module, x: Tensor
-) -> None:
+def test_forms_of_a_target(target: int | Tensor | list[int], classes: list[int], model: nn.Module, x: Tensor) -> None:
     eva = EXPLAINERS["eva"](model)
     found = eva.attribute(x, target=target)
     for k, one in enumerate(classes):
@@ -129,8 +125,7 @@ def test_a_feature_mask_takes_the_place_of_the_groups(model: nn.Module, x: Tenso
 
 def test_samples_at_a_time_change_nothing(model: nn.Module, x: Tensor) -> None:
     eva = EXPLAINERS["eva"](model)
-    found = eva.attribute(x, target=2, perturbations_per_eval=1)
-    torch.testing.assert_close(found, explained(eva, x, 2))
+    torch.testing.assert_close(eva.attribute(x, target=2, perturbations_per_eval=1), explained(eva, x, 2))
     with pytest.raises(InputError, match="got perturbations_per_eval=0"):
         eva.attribute(x, perturbations_per_eval=0)
 
@@ -244,8 +239,7 @@ def test_clamped_noise_is_a_loop_over_clamped_inputs(domain: Any, model: nn.Modu
     found = NoiseTunnel(ClampedInputs(eva)).attribute(inside, nt_samples=2, stdevs=0.5, target=target)
     torch.manual_seed(5)
     near = clamp(noisy(inside, 2, 0.5))
-    expected = explained(eva, near, target.repeat_interleave(2)).unflatten(0, (3, 2)).mean(1)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found, explained(eva, near, target.repeat_interleave(2)).unflatten(0, (3, 2)).mean(1))
     torch.manual_seed(7)
     worst = sensitivity_max(
         ClampedInputs(eva).attribute, inside, perturb_radius=0.1, n_perturb_samples=4, target=target
@@ -274,8 +268,7 @@ def test_clamped_inputs_are_what_captum_asks_for(model: nn.Module, x: Tensor) ->
 def test_what_cannot_be_clamped_is_refused(model: nn.Module) -> None:
     with pytest.raises(InputError, match="ClampedInputs got str, expected an explainer"):
         ClampedInputs("eva")  # type: ignore[arg-type]
-    rows = torch.tensor([[1.0, 0.0, 0.2], [0.0, 1.0, 0.9]])
-    domain = Domain.from_data(rows, one_hot=[[0, 1]])
+    domain = Domain.from_data(torch.tensor([[1.0, 0.0, 0.2], [0.0, 1.0, 0.9]]), one_hot=[[0, 1]])
     table = EVA(nn.Linear(3, 2), Ball(domain.eps(0.1), domain=domain), progress=False)
     with pytest.raises(InputError, match="one-hot blocks, expected numbers only"):
         ClampedInputs(table)

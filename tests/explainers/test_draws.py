@@ -1,7 +1,5 @@
 """Random draws depend on the seed and the sample: not on the batch, the other samples or their order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -58,16 +56,17 @@ def test_the_list_is_not_empty() -> None:
     assert {"empirical", "hybrid", "greedy-as", "smooth", "noise", "probable", "rise", "lime"} <= set(SEEDED)
 
 
-@pytest.mark.parametrize("name", SEEDED)
-def test_a_seeded_explainer_gives_the_same_maps_for_any_batch(name: str) -> None:
-    """Also one sample alone, and in another order; another seed gives other maps."""
+@pytest.mark.parametrize("name", [*SEEDED, "path", "nested"])
+def test_maps_are_the_same_for_any_batch(name: str) -> None:
+    """Also one sample alone, in another order, and with little memory. Another seed gives other maps."""
     x, norm = samples(), 2.0 if name in ("probable", "empirical") else float("inf")
     whole = maps_of(name, norm)(x)
-    for batch in (1, 2, 5):
-        torch.testing.assert_close(maps_of(name, norm, batch=batch)(x), whole, rtol=1e-9, atol=1e-9)
+    little = 1 if name in ("smooth", "path", "nested") else 2**16
+    for settings in ({"batch": 1}, {"batch": 2}, {"batch": 5}, {"memory": little}):
+        torch.testing.assert_close(maps_of(name, norm, **settings)(x), whole, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(maps_of(name, norm)(x[3:4]), whole[3:4], rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(maps_of(name, norm)(x.flip(0)), whole.flip(0), rtol=1e-9, atol=1e-9)
-    if name not in ("greedy-as", "greedy-ao", "kernel-shap"):  # ranks, and all of a few subsets
+    if name in {*SEEDED} - {"greedy-as", "greedy-ao", "kernel-shap"}:  # ranks, and all of a few subsets
         assert not torch.allclose(maps_of(name, norm, seed=7)(x), whole)
 
 
@@ -111,9 +110,7 @@ def test_the_points_of_a_task_lie_in_its_balls(norm: float) -> None:
             return super()._measure(task)
 
     radii = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5])
-    Seen(network(), pm.Ball(radii, norm=norm, domain=(0.0, 1.0)), groups=CELLS, batch=3, progress=False).explain(
-        samples()
-    )
+    Seen(network(), pm.Ball(radii, norm, (0.0, 1.0)), groups=CELLS, batch=3, progress=False).explain(samples())
     for task, delta in seen:
         assert delta.shape == (50, *task.x.shape)
         assert bool(task.family.contains(delta).all())

@@ -1,7 +1,5 @@
 """Scores of a search against those of enumeration: what is said to be proven is so."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -70,8 +68,7 @@ def test_what_is_proven_of_scores_is_true(seed: int, limits: dict[str, Any], tmp
     e = pm.EVA(model, pm.Ball(EPS), bounds=pm.bounds.Exact(**limits), progress=False).explain(x)
     check(e, truth)
     e.save(tmp_path / "e")
-    again = pm.Explanation.load(tmp_path / "e")
-    assert torch.equal(again.intervals, e.intervals)
+    assert torch.equal(pm.Explanation.load(tmp_path / "e").intervals, e.intervals)
     if not limits:
         torch.testing.assert_close(e.scores[0].double(), truth, atol=2e-3, rtol=0)
         assert float((e.intervals[0, :, 1] - e.intervals[0, :, 0]).max()) <= 2.1e-3

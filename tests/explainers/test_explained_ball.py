@@ -1,7 +1,5 @@
 """Explainers that were given no ball: which one they take, and that they say so."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Explainers as values: what they record, what they refuse, and that they do not change."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import FrozenInstanceError, dataclass, fields, replace
 from typing import Any, ClassVar
@@ -32,12 +30,7 @@ RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any], int | None]] = {
     "empirical": ({"samples": 5, "seed": 3}, {"samples": 5, "precision": None}, 3),
     "hybrid": (
         {"split": "1", "samples": 5, "bounds": pm.bounds.IBP() & pm.bounds.Forward(), "precision": torch.float16},
-        {
-            "split": "1",
-            "samples": 5,
-            "bounds": "Intersection(parts=(IBP(), Forward()))",
-            "precision": "torch.float16",
-        },
+        {"split": "1", "samples": 5, "bounds": "Intersection(parts=(IBP(), Forward()))", "precision": "torch.float16"},
         0,
     ),
     "greedy-ao": ({"subsets": 4}, {"step": 0.1, "subsets": 4, "attack_steps": 10}, 0),
@@ -50,11 +43,7 @@ RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any], int | None]] = {
     "first-order": ({"objective": "class"}, {"objective": "class"}, None),
     "smooth": ({"samples": 6, "seed": 3}, {"samples": 6, "radii": "one", "objective": "class"}, 3),
     "path": ({"steps": 4}, {"attack_steps": 20, "steps": 4, "objective": "margin"}, None),
-    "nested": (
-        {"keep": 0.5},
-        {"keep": 0.5, "beyond": 1.3, "rounds": 1, "attack_steps": 10, "steps": 10},
-        None,
-    ),
+    "nested": ({"keep": 0.5}, {"keep": 0.5, "beyond": 1.3, "rounds": 1, "attack_steps": 10, "steps": 10}, None),
     "noise": ({"samples": 6, "seed": 3}, {"samples": 6, "objective": "class"}, 3),
     "blend": (
         {"samples": 6, "share": 0.4},

@@ -1,7 +1,5 @@
 """Explanations: what fits together, and what the part of one is."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from collections.abc import Callable
@@ -27,10 +25,7 @@ def test_content_leaves_nothing_out() -> None:
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        (
-            {"guarantee": "proven"},
-            r"got guarantee='proven', expected one of 'certified', 'probable'",
-        ),
+        ({"guarantee": "proven"}, r"got guarantee='proven', expected one of 'certified', 'probable'"),
         ({"method": None}, r"got method=None, expected text"),
         ({"seed": 0.5}, r"got seed=0.5, expected a whole number, or None"),
         ({"seconds": -1.0}, r"got seconds=-1.0, expected a finite number >= 0"),
@@ -109,9 +104,7 @@ def test_spread_gives_each_variable_its_groups_score(count: int, groups: int, ow
 @pytest.mark.parametrize("made", [make, make_signed])
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("which", [0, 2, -1, -3, slice(1, 3), slice(None, None, 2), slice(-1, None)])
-def test_a_part_is_the_explanation_of_its_samples(
-    made: Callable[..., Explanation], own: bool, which: int | slice
-) -> None:
+def test_a_part_explains_its_own_samples(made: Callable[..., Explanation], own: bool, which: int | slice) -> None:
     e = made()
     if own:
         e = replace(e, mask=e.mask.repeat(3, 1, 1, 1))

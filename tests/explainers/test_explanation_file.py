@@ -1,7 +1,5 @@
 """Explanations on disk: what a file gives back, and what is refused."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable
@@ -54,9 +52,7 @@ def test_parts_that_share_memory_come_back(tmp_path: Path) -> None:
 
 
 def test_overlaps_without_frozen_groups_come_back(tmp_path: Path) -> None:
-    over = replace(make().overlap, frozen=torch.zeros(3, 0), frozen_lower=torch.zeros(3, 0))
-    e = make(overlap=over)
-    e.save(tmp_path / "e")
+    make(overlap=replace(make().overlap, frozen=torch.zeros(3, 0), frozen_lower=torch.zeros(3, 0))).save(tmp_path / "e")
     assert Explanation.load(tmp_path / "e").overlap.frozen.shape == (3, 0)
 
 

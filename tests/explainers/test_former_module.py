@@ -1,7 +1,5 @@
 """`pm.explain` was a module: its names stay, and importing from it warns."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The origin of explanations: stored with their samples, and refused if it describes other samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +22,7 @@ ORIGIN = Origin(
 
 
 def test_an_origin_is_kept_and_goes_with_its_samples(tmp_path: Path) -> None:
-    e = make((3, 2), 2, origin=ORIGIN)
-    e.save(tmp_path / "e")
+    make((3, 2), 2, origin=ORIGIN).save(tmp_path / "e")
     again = Explanation.load(tmp_path / "e")
     assert again.origin == ORIGIN
     assert [again.label(k) for k in range(3)] == [2, None, 1]

@@ -1,7 +1,5 @@
 """Proven statements about scores: compared with all overlaps that lie between their bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -44,8 +42,7 @@ def worlds(over: Overlap) -> Iterator[Tensor]:
     lower, upper = over.frozen_lower[0], over.frozen[0]
     for full in {float(over.full_lower), float(over.full)}:
         for which in product((False, True), repeat=len(lower)):
-            frozen = torch.where(torch.tensor(which), upper, lower)
-            yield full - frozen.clamp(max=full)  # B_u is part of B
+            yield full - torch.where(torch.tensor(which), upper, lower).clamp(max=full)  # B_u is part of B
 
 
 @given(overlaps(groups=4), st.integers(1, 4))
@@ -159,8 +156,7 @@ def test_a_bound_below_the_input_itself_proves_nothing() -> None:
 def test_a_group_that_a_sample_lacks_has_the_score_0() -> None:
     """Its column repeats AO(B), which may be open."""
     over = two_sided((0, 4), [(-1, -1), (0, 4), (0, 4)])
-    mask = torch.tensor([[0, 1, 1]])
-    e = make((1, 3), 3, dtype=torch.float64, scores=over.drop, overlap=over, mask=mask)
+    e = make((1, 3), 3, dtype=torch.float64, scores=over.drop, overlap=over, mask=torch.tensor([[0, 1, 1]]))
     assert e.intervals[0].tolist() == [[1, 5], [0, 4], [0, 0]]
 
 
@@ -178,8 +174,7 @@ def test_bounds_without_a_search_say_little() -> None:
 
 
 def test_parts_are_compared_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    random = torch.Generator().manual_seed(0)
-    frozen = torch.rand(9, generator=random).tolist()
+    frozen = torch.rand(9, generator=torch.Generator().manual_seed(0)).tolist()
     e = explained(two_sided((1, 1), [(value - 0.05, value) for value in frozen]))
     expected = e.top(4)
     assert 0 < int(expected.sum()) <= 4

@@ -1,7 +1,5 @@
 """Quantus' call: arrays in, arrays out; with Quantus itself where it is installed (`scripts/quantus_env.py`)."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -52,9 +50,7 @@ def test_arrays_in_and_arrays_out(model: nn.Module, inputs: NDArray[Any]) -> Non
 
 
 @pytest.mark.parametrize("explainer", [EmpiricalEVA, TargetedEVA])
-def test_any_explainer_will_do(
-    explainer: type[EmpiricalEVA | TargetedEVA], model: nn.Module, inputs: NDArray[Any]
-) -> None:
+def test_all_explainers_do(explainer: type[EmpiricalEVA | TargetedEVA], model: nn.Module, inputs: NDArray[Any]) -> None:
     made = explainer(model, BALL, groups=GRID, progress=False)
     x, target = torch.from_numpy(inputs), torch.from_numpy(TARGETS)
     found = explain_func(made)(model, inputs, TARGETS)
@@ -96,8 +92,7 @@ def test_inputs_take_the_precision_of_the_model(model: nn.Module, inputs: NDArra
     np.testing.assert_array_equal(explain(model, inputs.astype(np.float64), TARGETS), expected(model, inputs))
     whole = inputs.round().astype(np.uint8)
     np.testing.assert_array_equal(explain(model, whole, TARGETS), expected(model, whole.astype(np.float32)))
-    double = copy.deepcopy(model).double()
-    assert explain(double, inputs, TARGETS).dtype == np.float64
+    assert explain(copy.deepcopy(model).double(), inputs, TARGETS).dtype == np.float64
 
 
 def test_odd_arrays_are_welcome(model: nn.Module, inputs: NDArray[Any]) -> None:
@@ -133,8 +128,7 @@ def test_what_attribute_takes_is_passed_on_and_nothing_is_ignored(model: nn.Modu
 def test_noise_that_leaves_the_domain_is_refused(model: nn.Module, inputs: NDArray[Any]) -> None:
     with pytest.raises(InputError, match="x leaves the domain"):
         explain_func(EVA(model, BALL, progress=False))(model, inputs + 0.5, TARGETS)
-    free = explain_func(EVA(model, Ball(0.1), progress=False))
-    assert free(model, inputs + 0.5, TARGETS).shape == inputs.shape
+    assert explain_func(EVA(model, Ball(0.1), progress=False))(model, inputs + 0.5, TARGETS).shape == inputs.shape
     clamped = explain_func(ClampedInputs(EVA(model, BALL, groups=GRID, progress=False)))
     near = (inputs + 0.5).clip(0, 1)
     np.testing.assert_array_equal(clamped(model, inputs + 0.5, TARGETS), expected(model, near))

@@ -1,7 +1,5 @@
 """Scores that are too near to be told apart: which are ties, how that is said, and that it is drawn."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from io import BytesIO
 
@@ -60,11 +58,7 @@ def test_ties_are_drawn() -> None:
     with_chart, without = (Image.open(BytesIO(one.plot()._repr_png_())).size for one in (e, replace(e, errors=None)))
     assert with_chart[1] > without[1] + 100
     texts = [text.get_text() for legend in e.plot().legends for text in legend.get_texts()]
-    assert texts == [
-        "differs from its neighbours in rank",
-        "a tie",
-        "95 % confidence interval of the mean",
-    ]
+    assert texts == ["differs from its neighbours in rank", "a tie", "95 % confidence interval of the mean"]
 
 
 def test_what_decides_nothing_refutes_nothing() -> None:

@@ -1,7 +1,5 @@
 """Models of several inputs: one ball for each, groups over all, and a map for each input."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -215,8 +213,7 @@ def test_integers_stay_fixed() -> None:
     for k in range(2):
         reached = margins(overlap_of(drawn(BALLS, k), TOKENS[:1]), found.target[k])
         assert float(reached.max()) <= float(found.overlap.full[k]) + 1e-6
-    other = pm.EVA(model, balls).explain((IMAGES, ROWS, TOKENS + 1))
-    assert other.model_hash != found.model_hash
+    assert pm.EVA(model, balls).explain((IMAGES, ROWS, TOKENS + 1)).model_hash != found.model_hash
     with pytest.raises(InputError, match=r"got balls for the input 'tokens' of torch.int64, expected None"):
         pm.overlap(model, (IMAGES, ROWS, TOKENS), (*BALLS, pm.Ball(1.0)))
 
@@ -246,8 +243,7 @@ def test_captum_gets_a_tuple() -> None:
     explainer = pm.EVA(Network(), (*BALLS, None))
     maps = explainer.attribute((IMAGES, ROWS, TOKENS), 1)
     assert [tuple(each.shape) for each in maps] == [(2, 1, 3, 3), (2, 2), (2, 2)]
-    masks = (CELLS((1, 3, 3)), torch.tensor([0, 0]), None)
-    cells = explainer.attribute((IMAGES, ROWS, TOKENS), 1, masks)
+    cells = explainer.attribute((IMAGES, ROWS, TOKENS), 1, (CELLS((1, 3, 3)), torch.tensor([0, 0]), None))
     assert torch.equal(cells[1][:, 0], cells[1][:, 1])
 
 
@@ -307,11 +303,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "one ball": ((IMAGES, ROWS), pm.Ball(0.1), r"one of the balls for 2 inputs \('image', 'table'\), expected a tuple"),
     "three balls": ((IMAGES, ROWS), (*BALLS, None), "got 3 balls for 2 inputs"),
     "no ball that moves": ((IMAGES, ROWS), (None, None), "expected a pm.Ball for at least one input"),
-    "two other norms": (
-        (IMAGES, ROWS),
-        NO_PAIR,
-        r"norms 2, 2, expected norm=float\('inf'\).*product of other",
-    ),
+    "two other norms": ((IMAGES, ROWS), NO_PAIR, r"norms 2, 2, expected norm=float\('inf'\).*product of other"),
     "two halves": ((IMAGES, ROWS), (pm.Ball(0.1, half="+"), BALLS[1]), "balls with different half"),
     "auto and a number": ((IMAGES, ROWS), (pm.Ball("auto"), BALLS[1]), "'auto' for some inputs"),
     "outside": ((IMAGES + 1, ROWS), BALLS, "x leaves the domain"),

@@ -1,7 +1,5 @@
 """Maps that pass smoothly from cell to cell: means of the scores around a pixel, whatever draws or stores them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,14 +32,12 @@ def slow(scores: Tensor, rows: int, columns: int, shape: tuple[int, int]) -> Ten
 
 def test_a_smooth_map_is_a_weighted_mean() -> None:
     scores = torch.rand(2, 18, generator=torch.Generator().manual_seed(0))
-    mask = SMOOTH((2, 9, 24))[None]
-    found = spread(scores, mask, smooth=True)
+    found = spread(scores, SMOOTH((2, 9, 24))[None], smooth=True)
     assert found.shape == (2, 2, 9, 24)
     assert found.dtype == scores.dtype
     for n in range(2):
         for channel in range(2):
-            truth = slow(scores[n], 3, 6, (9, 24)).to(scores.dtype)
-            torch.testing.assert_close(found[n, channel], truth)
+            torch.testing.assert_close(found[n, channel], slow(scores[n], 3, 6, (9, 24)).to(scores.dtype))
 
 
 def test_equal_scores_stay_what_they_are() -> None:
@@ -65,8 +61,7 @@ def both() -> tuple[pm.Explanation, pm.Explanation]:
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 6), nn.ReLU(), nn.Linear(6, 3))
     x, ball = torch.rand(3, 1, 6, 8), pm.Ball(0.1, domain=(0.0, 1.0))
     first, second = (
-        EmpiricalEVA(model, ball, groups=pm.groups.grid(2, 4, smooth=smooth), samples=4).explain(x)
-        for smooth in (False, True)
+        EmpiricalEVA(model, ball, groups=pm.groups.grid(2, 4, smooth=k), samples=4).explain(x) for k in (False, True)
     )
     return first, second
 
@@ -95,8 +90,7 @@ def test_a_mask_in_place_of_the_grid_is_not_smooth(both: tuple[pm.Explanation, p
     _, smooth = both
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 3))
     eva = pm.EVA(model, pm.Ball(0.1), groups=pm.groups.grid(2, smooth=True), progress=False)
-    mask = pm.groups.grid(2)((1, 6, 8))
-    assert len(eva.attribute(smooth.x[:1], feature_mask=mask[None]).unique()) <= 4
+    assert len(eva.attribute(smooth.x[:1], feature_mask=pm.groups.grid(2)((1, 6, 8))[None]).unique()) <= 4
     assert len(eva.attribute(smooth.x[:1]).unique()) > 4
 
 

@@ -1,7 +1,5 @@
 """Graphs made with the graph builder, for the tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 

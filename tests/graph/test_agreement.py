@@ -1,7 +1,5 @@
 """Comparison of graphs with the models that they were read from, and the diagnosis of differences."""
 
-from __future__ import annotations
-
 import builtins
 from pathlib import Path
 from typing import Any
@@ -76,9 +74,7 @@ CAUSES: dict[str, tuple[nn.Module, str]] = {
 
 @pytest.mark.parametrize(("model", "message"), CAUSES.values(), ids=CAUSES)
 def test_a_difference_names_its_cause(model: nn.Module, message: str) -> None:
-    with pytest.raises(
-        ModelError, match=f"differ by .* of the largest logit, expected 0.0001 at most: .*{message}"
-    ) as e:
+    with pytest.raises(ModelError, match=f"differ by .* of the largest logit, expected 0.0001 .*{message}") as e:
         trace(model, X)
     assert ("random" in str(e.value)) == ("random" in message)
 
@@ -90,8 +86,7 @@ def test_a_reading_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_cure_for_rounding_works() -> None:
-    graph = trace(Cancels(1e5).double(), X.double())
-    torch.testing.assert_close(graph(X.double()), X.double())
+    torch.testing.assert_close(trace(Cancels(1e5).double(), X.double())(X.double()), X.double())
 
 
 def test_double_precision_has_its_own_tolerance() -> None:
@@ -178,16 +173,14 @@ def test_a_file_that_onnxruntime_does_not_know_is_loaded(
 
 def test_unneeded_nodes_are_not_run(tmp_path: Path) -> None:
     """onnxruntime would run these nodes and fail."""
-    unused = node("Tile", ["x", "huge"], ["unused"])
-    model = make([unused, *ADDED], ("n", 4), {"c": floats(4), "huge": ints(1, 2**40)})
+    model = make([node("Tile", ["x", "huge"], ["unused"]), *ADDED], ("n", 4), {"c": floats(4), "huge": ints(1, 2**40)})
     with pytest.raises(Exception, match="Tile"):
         run(model, floats(1, 4))
     assert loaded(model, tmp_path).classes == 4
 
 
 def test_rounding_in_a_file_is_not_a_reading_error(tmp_path: Path) -> None:
-    nodes = [node("Add", ["x", "c"], ["h"]), node("Sub", ["h", "c"], ["y"])]
-    model = make(nodes, ("n", 4), {"c": np.float32(1e5)})
+    model = make([node("Add", ["x", "c"], ["h"]), node("Sub", ["h", "c"], ["y"])], ("n", 4), {"c": np.float32(1e5)})
     graph = loaded(model, tmp_path)
     x = floats(1, 4)
     assert relative_difference(graph(torch.from_numpy(x)), torch.from_numpy(run(model, x))) > 1e-4

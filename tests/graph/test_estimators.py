@@ -1,7 +1,5 @@
 """scikit-learn classifiers and skorch nets as modules: the same logits on real rows, and sound bounds."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any
@@ -113,8 +111,7 @@ def test_steps_before_the_classifier_are_part_of_the_module(step: Any) -> None:
 
 
 def test_columns_are_found_by_their_names_in_a_frame() -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X, columns=load_wine().feature_names)
+    frame = pytest.importorskip("pandas").DataFrame(X, columns=load_wine().feature_names)
     chosen = ColumnTransformer([("a", StandardScaler(), ["hue", "alcohol"]), ("b", "passthrough", ["ash"])])
     estimator = fitted(make_pipeline(chosen, LogisticRegression()), frame)
     module = pm.from_sklearn(estimator)

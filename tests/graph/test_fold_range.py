@@ -1,7 +1,5 @@
 """Range of folded operations: bounds account for underflow, and operations that may overflow are not folded."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from math import isfinite
@@ -60,8 +58,7 @@ def violated(model: nn.Module, x: Tensor, eps: float, *, rigorous: bool = True) 
         return False
     if not bool(outputs.isfinite().all()):
         return True
-    rivals = [k for k in range(3) if k != target]
-    reached = float((outputs[:, rivals] - outputs[:, target : target + 1]).max())
+    reached = float((outputs[:, [k for k in range(3) if k != target]] - outputs[:, target : target + 1]).max())
     return reached > bound + (0.0 if rigorous else 1e-3 * abs(bound))
 
 

@@ -1,7 +1,5 @@
 """numpy arrays are accepted for samples, classes, masks and attributions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -96,8 +94,7 @@ def test_the_precision_is_the_models(kind: Any) -> None:
     assert (single.dtype, double.dtype) == (torch.float32, torch.float64)
     assert torch.equal(single, expected.float())
     assert torch.equal(double, expected)
-    graph = pm.trace(network().double(), expected)
-    assert as_samples(array, graph).dtype == torch.float64
+    assert as_samples(array, pm.trace(network().double(), expected)).dtype == torch.float64
     assert as_samples(array, nn.Flatten()).dtype == torch.float32
 
 

@@ -1,7 +1,5 @@
 """Graphs and nodes."""
 
-from __future__ import annotations
-
 import pytest
 
 from proofmap.graph import Graph, Node

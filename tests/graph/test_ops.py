@@ -1,7 +1,5 @@
 """The table of operations: each record agrees with the operation's computed values."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from math import prod
@@ -78,9 +76,7 @@ def changes(node: Node, shapes: list[tuple[int, ...]], k: int, places: torch.Ten
     """Return whether entries (P, *node.shape) change if the k-th input changes at the positions (P, *shape)."""
     generator = torch.Generator().manual_seed(0)
     still = [torch.rand(1, *shape, generator=generator, dtype=torch.float64) + 0.5 for shape in shapes]
-    moved = [
-        value + 3 * places if j == k else value.expand(len(places), *value.shape[1:]) for j, value in enumerate(still)
-    ]
+    moved = [v + 3 * places if j == k else v.expand(len(places), *v.shape[1:]) for j, v in enumerate(still)]
     return (compute(node, *moved) - compute(node, *still)).abs() > 1e-9
 
 

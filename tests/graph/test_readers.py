@@ -1,7 +1,5 @@
 """Both readers: the same networks give the same graphs, and the same faults the same errors."""
 
-from __future__ import annotations
-
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -106,9 +104,7 @@ def test_a_traced_graph_equals_the_model(case: Case) -> None:
 def test_a_loaded_graph_equals_onnxruntime(name: str, folder: Path) -> None:
     case, model = MODELS[name], extracted(name, folder)
     assert_same(
-        loaded(model, folder),
-        lambda x: torch.from_numpy(run(model, x.numpy())),
-        partial(drawn, case, torch.float32),
+        loaded(model, folder), lambda x: torch.from_numpy(run(model, x.numpy())), partial(drawn, case, torch.float32)
     )
 
 
@@ -159,8 +155,7 @@ def normalised() -> nn.Module:
             tensor.copy_(torch.from_numpy(FILTERS["s"]))
     conv = nn.Conv2d(1, 2, 2, bias=False)
     conv.weight.data = torch.from_numpy(FILTERS["k"]).clone()
-    layers = OrderedDict(conv=conv, norm=norm, act=nn.SiLU(), drop=nn.Dropout(), flat=nn.Flatten())
-    return nn.Sequential(layers).eval()
+    return nn.Sequential(OrderedDict(conv=conv, norm=norm, act=nn.SiLU(), drop=nn.Dropout(), flat=nn.Flatten())).eval()
 
 
 NETWORKS: dict[str, tuple[Module, File, list[tuple[str, str]]]] = {
@@ -270,10 +265,7 @@ MIXED: dict[str, list[tuple[Source, str]]] = {
     "one of the samples": [mixed(lambda x: x + x[0], "select"), mixing("Gather", "zero", axis=0)],
     "slice": [mixed(lambda x: x[1:], "slice"), mixing("Slice", "zero", "one")],
     "pad": [mixed(lambda x: F.pad(x, (0, 0, 1, 0)), "pad"), mixing("Pad", "pads", named="pad")],
-    "constants": [
-        mixed(lambda x: x + torch.arange(x.shape[0])[:, None], "add"),
-        mixing("Add", "rows", named="add"),
-    ],
+    "constants": [mixed(lambda x: x + torch.arange(x.shape[0])[:, None], "add"), mixing("Add", "rows", named="add")],
     "factors": [mixed(lambda x: x * torch.arange(x.shape[0])[:, None], "mul")],
     "product from the left": [
         mixed(lambda x: torch.ones(x.shape[0], x.shape[0]) @ x, "matmul"),
@@ -295,8 +287,7 @@ MIXED: dict[str, list[tuple[Source, str]]] = {
 @through_both(MIXED)
 def test_mixed_samples_are_refused(source: Source, expected: str, tmp_path: Path) -> None:
     """A file may leave the number of samples free, or fix it."""
-    sources = [source, replace(source, shape=(3, 4))] if isinstance(source, File) else [source]
-    for one in sources:
+    for one in [source, replace(source, shape=(3, 4))] if isinstance(source, File) else [source]:
         with pytest.raises(ModelError, match=rf"^{expected} \(node '.*'\) mixes the samples .*keep dimension 0"):
             one.read(tmp_path)
 
@@ -314,8 +305,7 @@ class Odd(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.act(self.norm(self.first(x)).atan())
-        wide = h.cumprod(1).unsqueeze(2).repeat(1, 1, 2)
-        largest, where = wide.sin().max(2)
+        largest, where = h.cumprod(1).unsqueeze(2).repeat(1, 1, 2).sin().max(2)
         product: Tensor = self.attend(largest) * h + where
         return product**20
 

@@ -88,8 +88,7 @@ def test_forms_at_a_join_are_added_once() -> None:
         order.append(node.name)
         return tuple(Paths(form.count, form.met | {node.name}) for _ in node.inputs)
 
-    reached = pull(diamond(), "e", Paths(1), step)
-    assert reached == {"x": Paths(3, frozenset("abcde"))}
+    assert pull(diamond(), "e", Paths(1), step) == {"x": Paths(3, frozenset("abcde"))}
     assert order == ["e", "d", "c", "b", "a"]
 
 

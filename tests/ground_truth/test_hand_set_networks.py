@@ -1,7 +1,5 @@
 """Networks with hand-set weights: the stated relevant bits agree with all 2^16 inputs."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -23,9 +21,7 @@ def trial(name: str) -> Trial:
 
 def truth(name: str) -> NDArray[np.float32]:
     """Return the stated truth of a trial, (N, 16)."""
-    (levels,) = {
-        id(metric.truth): metric.truth for metric in trial(name).metrics if isinstance(metric, TruthMetric)
-    }.values()
+    (levels,) = {id(one.truth): one.truth for one in trial(name).metrics if isinstance(one, TruthMetric)}.values()
     return levels.flatten(1).numpy()
 
 
@@ -55,8 +51,7 @@ def matters(decisions: NDArray[np.int64], at: int) -> NDArray[np.bool_]:
 def test_the_truth_agrees_with_all_inputs(name: str) -> None:
     x = trial(name).x.flatten(1).long()
     decisions = logits(name).argmax(1)
-    places = (x << torch.arange(BITS)).sum(1)
-    for at, levels in zip(places.tolist(), truth(name), strict=True):
+    for at, levels in zip((x << torch.arange(BITS)).sum(1).tolist(), truth(name), strict=True):
         np.testing.assert_array_equal(matters(decisions, at), levels > 0)
 
 
@@ -73,8 +68,7 @@ def test_a_bit_changes_the_logits_by_its_votes() -> None:
     values = logits("votes")
     moved = values[:, 1] - values[:, 0]
     for bit, votes in enumerate(truth("votes")[0]):
-        change = np.abs(moved - moved[np.arange(2**BITS) ^ (1 << bit)])
-        np.testing.assert_allclose(change, votes / 5, atol=1e-6)
+        np.testing.assert_allclose(np.abs(moved - moved[np.arange(2**BITS) ^ (1 << bit)]), votes / 5, atol=1e-6)
 
 
 def test_distractors_change_units_but_no_logit() -> None:

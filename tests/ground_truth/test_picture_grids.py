@@ -1,7 +1,5 @@
 """Grids of four pictures: the quarter of each class, the choice of pictures, and the data sets of a folder."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,8 +57,7 @@ def test_each_recognised_picture_is_used_once() -> None:
     classes = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 0])
     known = torch.ones(4, 9, dtype=torch.bool)
     known[0, 0] = known[3, 3] = False
-    chosen = list(photographs._choose(classes, known, 5))
-    assert chosen == [(1, 0, 2, 7), (3, 4, 5, 6)]
+    assert list(photographs._choose(classes, known, 5)) == [(1, 0, 2, 7), (3, 4, 5, 6)]
     assert list(photographs._choose(classes, ~known, 5)) == []
 
 

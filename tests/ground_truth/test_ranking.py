@@ -1,18 +1,18 @@
 """Mean ranks computed by hand, methods that are not ranked, and the trials that our methods lose."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from scipy import stats
 
 from benchmarks.trials.ranking import Ranking, TrialResult, is_ours
-from proofmap.bench.marks import Values
+from proofmap.bench.marks import Values, stratified_p
 from proofmap.bench.statistics import Column, tabulate
 from proofmap.registry import EXPLAINER_ENTRIES
 
 ORDER = Column("order", "Order", higher=True)
 ODD: Values = np.tile([0.0, 1.0], 20)  # 1 at every second sample
 EVEN: Values = ODD[::-1]  # 1 where ODD is 0
+NOISE: Values = np.random.default_rng(33).standard_normal((4, 60))
 
 
 def trial_result(name: str, **values: Values) -> TrialResult:
@@ -28,10 +28,7 @@ def test_ranks_are_means_over_samples_trials_and_sections() -> None:
     second = trial_result("second", rise=ODD, eva_near=EVEN)
     ranking = Ranking.of({"One": [first], "Two": [second]}, ["rise", "eva, near"])
     means = {method: {title: cell.mean for title, cell in row.items()} for method, row in ranking.table.rows.items()}
-    assert means == {
-        "rise": {"One": 1.0, "Two": 1.5, "All": 1.25},
-        "eva, near": {"One": 2.0, "Two": 1.5, "All": 1.75},
-    }
+    assert means == {"rise": {"One": 1.0, "Two": 1.5, "All": 1.25}, "eva, near": {"One": 2.0, "Two": 1.5, "All": 1.75}}
     assert ranking.table.rows["rise"]["One"].mark == "best"
     assert ranking.table.rows["eva, near"]["One"].mark == "second"
     assert {row["Two"].mark for row in ranking.table.rows.values()} == {"best", "tied"}
@@ -85,3 +82,42 @@ def test_many_metrics_of_a_trial_have_a_table() -> None:
     assert "### All metrics: 1 trial\n" in text
     assert table.markdown() in text
     assert "One / Two" not in text
+
+
+def test_differences_of_ranks_are_tested_as_those_of_all_tables() -> None:
+    """One trial: the paired t test. Several: Welch's test, with a mean and a variance for each trial."""
+    one, other = NOISE[0], NOISE[1] + 0.3
+    assert stratified_p([one - other]) == pytest.approx(float(stats.ttest_rel(one, other).pvalue))
+    few, many = NOISE[2][:12] + 0.2, NOISE[3] * 5
+    welch = stats.ttest_ind(few, -many, equal_var=False)  # the sum of both means is the difference of these two
+    assert stratified_p([few, many]) == pytest.approx(float(welch.pvalue))
+    assert stratified_p([np.zeros(4), np.zeros(9)]) == 1
+    assert stratified_p([np.ones(4), np.zeros(9)]) == 0
+
+
+def test_equal_methods_are_rarely_called_different() -> None:
+    """Without a correction, the best of twelve equal methods differs from some other method in most sections."""
+    rows, tries, false = [f"eva, {k}" for k in range(12)], 40, 0
+    for seed in range(tries):
+        drawn = np.random.default_rng(seed).standard_normal((2, 12, 30))
+        trials = [trial_result(f"trial {t}", **dict(zip(rows, drawn[t], strict=True))) for t in range(2)]
+        marks = {row["One"].mark for row in Ranking.of({"One": trials}, rows).table.rows.values()}
+        false += marks != {"best", "tied"}
+    assert false <= 0.05 * tries + 2 * np.sqrt(0.05 * 0.95 * tries)
+
+
+def test_equal_methods_have_equal_marks() -> None:
+    """Two equal methods behind the best are both second."""
+    values = {"rise": np.ones(40), "eva, near": np.full(40, 0.5), "eva, far": np.full(40, 0.5), "lime": np.zeros(40)}
+    ranking = Ranking.of({"One": [trial_result("a", **values)]}, list(values))
+    marks = {method: row["One"].mark for method, row in ranking.table.rows.items()}
+    assert marks == {"rise": "best", "eva, near": "second", "eva, far": "tied second", "lime": ""}
+
+
+def test_the_values_of_all_samples_are_kept() -> None:
+    first = trial_result("first", rise=ODD, cam=EVEN)
+    second = trial_result("second", rise=EVEN)
+    kept = Ranking.of({"One": [first], "Two": [second]}, ["rise", "grad-cam"]).values()
+    assert kept["methods"].tolist() == ["rise", "grad-cam"]
+    np.testing.assert_array_equal(kept["first/order"], [ODD, EVEN])
+    np.testing.assert_array_equal(kept["second/order"], [EVEN, np.full(40, np.nan)])

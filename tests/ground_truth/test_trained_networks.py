@@ -1,7 +1,5 @@
 """Networks that are trained on tetrominoes: they learn, are stored, and only right decisions are explained."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

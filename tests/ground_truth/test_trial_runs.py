@@ -1,7 +1,5 @@
 """The trials with known ground truth in a folder: all ready methods, near and far, and resumed runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -33,9 +31,7 @@ def first(name: str, count: int = 4) -> Callable[[Path], Trial]:
 
     def make(folder: Path) -> Trial:
         whole = HAND_SET[name]()
-        metrics = [
-            replace(metric, truth=metric.truth[:count]) for metric in whole.metrics if isinstance(metric, TruthMetric)
-        ]
+        metrics = [replace(one, truth=one.truth[:count]) for one in whole.metrics if isinstance(one, TruthMetric)]
         return replace(whole, x=whole.x[:count], target=whole.target[:count], metrics=tuple(metrics))
 
     return make
@@ -57,8 +53,7 @@ def test_the_ranking_and_all_values_are_stored(tmp_path: Path) -> None:
     assert np.load(tmp_path / "xor" / "eva-near" / "precision.npy").tolist() == [1, 1, 1, 1]
     assert np.load(tmp_path / "pattern" / "grad-cam" / "order.npy").shape == (4,)
     radii = [
-        json.loads((tmp_path / "xor" / name / "about.json").read_text())["method"]["eps"]
-        for name in ("eva-near", "eva-far")
+        json.loads((tmp_path / "xor" / k / "about.json").read_text())["method"]["eps"] for k in ("eva-near", "eva-far")
     ]
     assert radii == ["auto", 1.0]
     text = (tmp_path / "table.md").read_text()

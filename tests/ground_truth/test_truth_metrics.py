@@ -1,7 +1,5 @@
 """Metrics with ground truth: the truth has the best value, its opposite the worst, a constant map that of chance."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

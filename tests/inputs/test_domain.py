@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pickle
 from copy import deepcopy
 from typing import Any
@@ -63,15 +61,12 @@ def test_a_frame_has_its_own_names() -> None:
     frame = pandas.DataFrame({"mass": [1.0, 2.0, 3.0], "hue": ["red", "blue", "red"], "old": [True, True, False]})
     with pytest.raises(InputError, match=r"the column 'hue' holds .*, expected numbers: encode it"):
         pm.Domain.from_data(frame)
-    encoded = pandas.get_dummies(frame)
-    found = pm.Domain.from_data(encoded)
-    assert found.names == ("mass", "old", "hue_blue", "hue_red")
-    assert found.one_hot == ((2, 3),)
+    found = pm.Domain.from_data(pandas.get_dummies(frame))
+    assert (found.names, found.one_hot) == (("mass", "old", "hue_blue", "hue_red"), ((2, 3),))
 
 
 def test_quantiles_leave_out_what_is_rare() -> None:
-    rows = np.stack([np.linspace(0, 1, 101), np.arange(101)], axis=1)
-    found = pm.Domain.from_data(rows, quantiles=(0.015, 0.985))
+    found = pm.Domain.from_data(np.stack([np.linspace(0, 1, 101), np.arange(101)], axis=1), quantiles=(0.015, 0.985))
     assert found.low.tolist() == pytest.approx([0.015, 1])  # whole numbers: outwards to the next
     assert found.high.tolist() == pytest.approx([0.985, 99])
 
@@ -90,8 +85,7 @@ def test_radii_are_shares_of_ranges_or_deviations() -> None:
     assert found.eps(0.25, fixed=["mass", "hue_green", 7]).tolist() == [[0, 1, 0, 0, 0, 0, 0, 0, 0]]
     assert found.eps(0).max() == 0
     assert found.eps(0.5, "deviation")[0, 0] == pytest.approx(0.5 * ROWS[:, 0].std())
-    ball = pm.Ball(found.eps(0.25, fixed=[2, 6]), domain=found)
-    box = ball.at(torch.as_tensor(ROWS)).box()
+    box = pm.Ball(found.eps(0.25, fixed=[2, 6]), domain=found).at(torch.as_tensor(ROWS)).box()
     assert box[0][0].tolist() == [0.5, 3, 1, 0, 0, 7.5, 0, 1, 1]
     assert box[1][0].tolist() == [1.0, 4, 1, 0, 0, 7.5, 0, 1, 1]
 

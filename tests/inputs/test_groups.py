@@ -1,7 +1,5 @@
 """Groupings: their ids, their formulas, and what they refuse."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import sys
@@ -52,16 +50,14 @@ def test_grid_follows_its_formula(data: st.DataObject, height: int, width: int, 
     assert_ids_are_dense(mask, shape, rows * columns)
     for i in range(height):
         for j in range(width):
-            expected = math.floor(i * rows / height) * columns + math.floor(j * columns / width)
-            assert (mask[..., i, j] == expected).all()
+            assert (mask[..., i, j] == math.floor(i * rows / height) * columns + math.floor(j * columns / width)).all()
     heights = torch.tensor([(mask[..., 0].reshape(-1, height)[0] == r * columns).sum().item() for r in range(rows)])
     assert heights.max() - heights.min() <= 1
 
 
 def test_grid_of_one_number_is_square() -> None:
     assert groups.grid(12) == groups.grid(12, 12)
-    mask = groups.grid(12)((1, 28, 28))
-    assert mask.max() == 143
+    assert groups.grid(12)((1, 28, 28)).max() == 143
     assert (groups.grid(1)((3, 4, 5)) == 0).all()
     assert torch.equal(groups.grid(28)((3, 28, 28)), groups.pixels()((3, 28, 28)))
 
@@ -120,9 +116,7 @@ def test_grid_refuses_what_is_not_a_count(count: object) -> None:
         (groups.pixels(), (3, 0, 4), "at least 1"),
     ],
 )
-def test_unsuitable_shapes_are_refused_with_advice(
-    grouping: groups.Grouping, shape: tuple[int, ...], advice: str
-) -> None:
+def test_unfit_shapes_are_refused_with_advice(grouping: groups.Grouping, shape: tuple[int, ...], advice: str) -> None:
     with pytest.raises(InputError, match=advice):
         grouping(shape)
 

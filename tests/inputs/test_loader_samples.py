@@ -1,7 +1,5 @@
 """A DataLoader gives the same results as the tensor of its samples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,8 +60,7 @@ def test_every_entry_point_takes_a_loader() -> None:
     for method in ("eva", "saliency"):
         found_values, expected_values = (table.values[method]["deletion"] for table in tables)
         np.testing.assert_array_equal(found_values, expected_values)
-    answer = pm.explain(model, loader, seconds=0.1, progress=False)
-    assert torch.equal(answer.map.x, X)
+    assert torch.equal(pm.explain(model, loader, seconds=0.1, progress=False).map.x, X)
 
 
 def test_a_shuffled_loader_is_refused() -> None:
@@ -95,8 +92,6 @@ def test_other_batches_are_refused(batches: list[Any], message: str) -> None:
 
 
 def test_a_data_set_is_refused_with_advice_that_works() -> None:
-    with pytest.raises(
-        InputError, match=r"x is a TensorDataset, .* use torch.utils.data.DataLoader\(x, batch_size=64\)"
-    ):
+    with pytest.raises(InputError, match=r"x is a TensorDataset, .* use torch.utils.data.DataLoader\(x, batch_size="):
         pm.overlap(network(), TensorDataset(X), BALL)  # type: ignore[arg-type]
     assert len(pm.overlap(network(), DataLoader(TensorDataset(X), batch_size=64), BALL).full) == 5

@@ -1,7 +1,5 @@
 """One-hot blocks stay one-hot: overlaps against all choices of categories, one by one."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 
@@ -100,8 +98,7 @@ def test_no_row_of_the_ball_is_above_its_bound(name: str, seed: int) -> None:
             assert float(rivals.max()) <= float(over.full[n]) + 1e-9
             held = {int(DOMAIN.groups[k]) for k in range(8) if other[k] != row[k]}
             for u in set(DOMAIN.groups.tolist()) - held:
-                back = torch.where(DOMAIN.groups == u, row, points)
-                logits = model(back)
+                logits = model(torch.where(DOMAIN.groups == u, row, points))
                 rivals = logits.masked_fill(torch.arange(3) == target, -np.inf).amax(1) - logits[:, target]
                 assert float(rivals.max()) <= float(over.frozen[n, u]) + 1e-9
     assert bool((over.frozen <= over.full[:, None]).all())
@@ -180,8 +177,7 @@ def test_an_explanation_scores_a_block_as_one() -> None:
     assert e.scores.shape == (4, 5)
     assert torch.equal(e.attributions[:, 2], e.attributions[:, 4])
     assert e.settings["one_hot"] == [[2, 3, 4], [6, 7]]
-    again = pm.overlap(network(), X, ball, groups=DOMAIN.groups)
-    assert torch.equal(e.overlap.full, again.full)
+    assert torch.equal(e.overlap.full, pm.overlap(network(), X, ball, groups=DOMAIN.groups).full)
     assert torch.equal(e[2].overlap.full, e.overlap.full[2:3])
     single = pm.EVA(network().float(), ball).explain(X[:1].float())
     with pytest.raises(InputError, match=REFUSED):
@@ -248,9 +244,7 @@ def test_rows_that_are_not_one_hot_are_refused() -> None:
 
 @pytest.mark.parametrize("use", [lambda x: pm.overlap(nn.Linear(5, 2).double(), x, BALL), BALL.at])
 def test_rows_of_another_table_are_refused(use: Any) -> None:
-    with pytest.raises(
-        InputError, match=r"expected rows of its table|an end of shape \(8,\) at samples of shape \(5,\)"
-    ):
+    with pytest.raises(InputError, match=r"expected rows of its table|an end of shape \(8,\) at samples of shape"):
         use(X[:, :5])
 
 

@@ -1,7 +1,5 @@
 """Models whose scores are known in closed form, in float64."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import torch

@@ -1,7 +1,5 @@
 """Plain functions as metrics."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 
@@ -64,8 +62,7 @@ def test_numbers_of_any_kind(give: Any) -> None:
     assert found.dtype == torch.float64
     assert found.tolist()[::2] == [0.5, 2.0]
     assert found[1].isnan()
-    table = compare(model, x, {"map": x}, metric, progress=False)
-    assert table.rows["map"]["function"].count == 2
+    assert compare(model, x, {"map": x}, metric, progress=False).rows["map"]["function"].count == 2
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Max-sensitivity of explainers whose change is known."""
 
-from __future__ import annotations
-
 from math import inf
 
 import torch
@@ -24,8 +22,7 @@ def test_the_largest_move_of_one_entry() -> None:
     """|z_0 - x_0| / x_0 is at most 0.2 / x_0; with more points the maximum comes closer to it."""
     value = MaxSensitivity()(MODEL, X, None, first) * X[:, 0]
     assert bool(((value > 0.17) & (value <= 0.2)).all())
-    near = MaxSensitivity(0.05)(MODEL, X, None, first) * X[:, 0]
-    torch.testing.assert_close(near, value / 4)
+    torch.testing.assert_close(MaxSensitivity(0.05)(MODEL, X, None, first) * X[:, 0], value / 4)
 
 
 def test_scale_and_sign_of_a_map_do_not_count() -> None:
@@ -53,8 +50,7 @@ def test_explainers_with_a_domain() -> None:
 
 def test_for_other_values() -> None:
     wide = MaxSensitivity.for_ball(pm.Ball(0.1, domain=(-1.0, 3.0)), (0.0, 1.0))
-    assert wide.radius == 0.8
-    assert wide.domain == (-1.0, 3.0)
+    assert (wide.radius, wide.domain) == (0.8, (-1.0, 3.0))
     assert MaxSensitivity.for_ball(pm.Ball("auto"), (0.0, 2.0)).radius == 0.4
 
 

@@ -1,7 +1,5 @@
 """Randomisation: maps that depend on the weights, and maps that do not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -72,8 +70,7 @@ def test_weights_are_shuffled_and_the_rest_stays() -> None:
     assert torch.equal(shuffled(GRAPH, LAYERS, 0)(X), other(X))
     assert not torch.equal(shuffled(GRAPH, LAYERS, 1)(X), other(X))
     assert not torch.equal(shuffled(GRAPH, LAYERS, 0, 1)(X), other(X))
-    last = shuffled(GRAPH, LAYERS[-1:], 0)
-    assert last.nodes[:-1] == GRAPH.nodes[:-1]
+    assert shuffled(GRAPH, LAYERS[-1:], 0).nodes[:-1] == GRAPH.nodes[:-1]
     assert torch.equal(MODEL(X), GRAPH(X))  # the model itself is unchanged
 
 

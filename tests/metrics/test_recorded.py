@@ -1,7 +1,5 @@
 """Presets, compared with recorded results of Quantus and Xplique; `scripts/metrics_env.py` made the record."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

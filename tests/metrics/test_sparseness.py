@@ -1,7 +1,5 @@
 """Sparseness: Gini indices by hand, and by Quantus' formula."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -64,5 +62,4 @@ def test_groups_of_each_sample() -> None:
     x = drawn(2, 4)
     mask = torch.tensor([[0, 0, 1, 1], [0, 1, 2, 2]])
     a = torch.tensor([[1.0, 0.0, 1.0, 2.0], [1.0, 2.0, 3.0, 0.0]]).double()
-    value = Sparseness(groups=mask)(network(4, 3), x, None, a)
-    assert value.tolist() == pytest.approx([1 / 4, 4 / 18])
+    assert Sparseness(groups=mask)(network(4, 3), x, None, a).tolist() == pytest.approx([1 / 4, 4 / 18])

@@ -1,7 +1,5 @@
 """Tightness: the bound itself, and its distance from an attack."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -39,8 +37,7 @@ def test_both_presets_rank_bounds_alike() -> None:
     assert torch.equal(upper, overs[1].full)
     torch.testing.assert_close(upper - lower, gap[1])
     assert bool((lower > overs[1].nominal).all())  # the attack found a better point than x
-    small = Tightness(BALL, "gap", batch=3)(pm.trace(model, X), X, None, overs[1])
-    torch.testing.assert_close(small, gap[1])
+    torch.testing.assert_close(Tightness(BALL, "gap", batch=3)(pm.trace(model, X), X, None, overs[1]), gap[1])
 
 
 def test_an_overlap_over_a_smaller_ball_is_refused() -> None:

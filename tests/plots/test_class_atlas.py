@@ -1,7 +1,5 @@
 """The atlas: one row for each sample, one column for each class."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -20,8 +18,7 @@ def test_rows_are_samples_and_columns_are_classes(every: pm.Explanation) -> None
     figure = every.atlas()
     assert len(figure.axes) == 2 * 11
     assert [axes.get_title() for axes in figure.axes[:11]] == ["input", *map(str, range(10))]
-    own = 1 + int(every.predicted[0])
-    assert not figure.axes[own].images
+    assert not figure.axes[1 + int(every.predicted[0])].images
     maps = [axes.images[0] for k, axes in enumerate(figure.axes) if k % 11 and axes.images]
     assert len(maps) == 18
     limits = {m.get_clim() for m in maps}
@@ -41,8 +38,7 @@ def test_bold_frames_are_proofs(every: pm.Explanation) -> None:
 
 
 def test_names_and_refusals(every: pm.Explanation) -> None:
-    names = [f"digit {k}" for k in range(10)]
-    assert every.atlas(names).axes[3].get_title() == "digit 2"
+    assert every.atlas([f"digit {k}" for k in range(10)]).axes[3].get_title() == "digit 2"
     with pytest.raises(InputError, match="expected images from TargetedEVA"):
         every[1:].atlas()
     with pytest.raises(InputError, match="expected images from TargetedEVA"):

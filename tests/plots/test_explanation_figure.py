@@ -1,7 +1,5 @@
 """Figures of explanations: panels, bars, texts, and no text that is cut or overlaps another."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -127,8 +125,7 @@ def test_a_row_of_panels_for_each_image(count: int) -> None:
         np.testing.assert_array_equal(overlay.images[1].get_array(), heat.images[0].get_array())
         assert np.asarray(overlay.images[1].get_alpha()).shape == (4, 4)
         np.testing.assert_array_equal(np.asarray(image.images[0].get_array()), e.x[k, 0].numpy())
-        shown = np.asarray(heat.images[0].get_array())
-        np.testing.assert_allclose(shown, e.attributions[k, 0].numpy(), rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(heat.images[0].get_array()), e.attributions[k, 0].numpy(), rtol=1e-6)
         assert heat.images[0].get_clim() == pytest.approx((0, float(e.scores[k].max())))
 
 
@@ -149,22 +146,19 @@ def test_signed_maps_share_one_symmetric_scale(sign: int) -> None:
 
 def test_colours() -> None:
     e = make((1, 3, 4, 4))
-    shown = draw(e).axes[0].images[0].get_array()
-    np.testing.assert_array_equal(np.asarray(shown), e.x[0].permute(1, 2, 0).numpy())
+    np.testing.assert_array_equal(np.asarray(draw(e).axes[0].images[0].get_array()), e.x[0].permute(1, 2, 0).numpy())
 
 
 def test_other_channels_are_averaged() -> None:
     e = make((1, 5, 4, 4))
-    figure = draw(e)
-    for panel, values in zip(figure.axes, (e.x, e.attributions), strict=False):
+    for panel, values in zip(draw(e).axes, (e.x, e.attributions), strict=False):
         np.testing.assert_allclose(np.asarray(panel.images[0].get_array()), values[0].mean(0).numpy(), rtol=1e-6)
 
 
 def test_values_outside_0_and_1_are_rescaled() -> None:
     e = make((1, 1, 4, 4))
     shown = np.asarray(draw(replace(e, x=e.x * 9 - 4)).axes[0].images[0].get_array())
-    assert shown.min() == 0
-    assert shown.max() == 1
+    assert (shown.min(), shown.max()) == (0, 1)
 
 
 def test_bars_of_the_largest_scores() -> None:
@@ -172,8 +166,7 @@ def test_bars_of_the_largest_scores() -> None:
     (panel,) = draw(e).axes
     best = e.scores[0].abs().argsort(descending=True)[:20]
     assert [label.get_text() for label in panel.get_yticklabels()] == [str(int(k)) for k in best]
-    lengths = [getattr(bar, "get_width", float)() for bar in panel.patches]
-    assert lengths == pytest.approx(e.scores[0, best].tolist())
+    assert [getattr(bar, "get_width", float)() for bar in panel.patches] == pytest.approx(e.scores[0, best].tolist())
     assert panel.get_xlim()[0] == pytest.approx(-panel.get_xlim()[1])
     assert "the 20 largest of 30 scores, by column" in words(draw(e))
 
@@ -206,11 +199,8 @@ def test_a_series_is_drawn_along_its_time() -> None:
     above, below = draw(e).axes
     for line, channel in zip(above.lines, e.x[0], strict=True):
         np.testing.assert_array_equal(np.asarray(line.get_ydata()), channel.numpy())
-    heights = [getattr(bar, "get_height", float)() for bar in below.patches]
-    assert heights == pytest.approx(e.scores[0].tolist())
-    assert [getattr(bar, "get_x", float)() + 3.6 for bar in below.patches] == pytest.approx(
-        [3.5, 11.5, 19.5, 27.5, 35.5]
-    )
+    assert [getattr(bar, "get_height", float)() for bar in below.patches] == pytest.approx(e.scores[0].tolist())
+    assert [getattr(b, "get_x", float)() + 3.6 for b in below.patches] == pytest.approx([3.5, 11.5, 19.5, 27.5, 35.5])
     assert below.get_xlim() == (-0.5, 39.5)
     with pytest.raises(InputError, match="expected none: its groups are windows"):
         draw(e, columns=["a"])
@@ -295,8 +285,7 @@ def test_proven_groups_have_solid_outlines() -> None:
 
 
 def test_a_very_long_whisker_is_cut() -> None:
-    panel = draw(ranked([1.0, 2.0, 3.0, 4.0], 100.0)).axes[-1]
-    assert panel.get_xlim()[1] == pytest.approx(3 * 1.03 * 4)
+    assert draw(ranked([1.0, 2.0, 3.0, 4.0], 100.0)).axes[-1].get_xlim()[1] == pytest.approx(3 * 1.03 * 4)
 
 
 def test_every_row_has_its_title() -> None:
@@ -305,8 +294,7 @@ def test_every_row_has_its_title() -> None:
     assert titles(draw(e)) == [title(e, k, None) for k in range(2)]
     names = ("cat", "dog")
     assert titles(draw(e, class_names=names)) == [title(e, k, names) for k in range(2)]
-    origin = Origin(Source("net.onnx"), (Source("x.png"),) * 2, (0, 0), classes=names)
-    labelled = replace(e, origin=origin)
+    labelled = replace(e, origin=Origin(Source("net.onnx"), (Source("x.png"),) * 2, (0, 0), classes=names))
     assert titles(draw(labelled)) == [title(labelled, k, names) for k in range(2)]
     assert titles(draw(labelled))[1].startswith("dog, but labelled cat · undecided: ")
 
@@ -351,10 +339,8 @@ def test_the_page_is_white_in_a_dark_notebook() -> None:
     with matplotlib.rc_context():
         matplotlib.style.use("dark_background")
         matplotlib.rcParams["savefig.transparent"] = True
-        dark = draw(make())
-        np.testing.assert_array_equal(pixels(dark._repr_png_()), pixels(plain))
-    corners = pixels(plain)[[0, 0, -1, -1], [0, -1, 0, -1]]
-    np.testing.assert_array_equal(corners, 1.0)
+        np.testing.assert_array_equal(pixels(draw(make())._repr_png_()), pixels(plain))
+    np.testing.assert_array_equal(pixels(plain)[[0, 0, -1, -1], [0, -1, 0, -1]], 1.0)
 
 
 def test_notebooks() -> None:

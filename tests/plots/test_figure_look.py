@@ -1,7 +1,5 @@
 """The options of all figures: axes, colour maps, titles, panels and rcParams."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +25,7 @@ Array = NDArray[np.float64]
 def sequence() -> Explanation:
     """Two sequences of three tokens with two features."""
     mask = torch.arange(3)[None, :, None].expand(1, 3, 2)
-    e = make((2, 3, 2), 3, mask=mask)
-    return make((2, 3, 2), 3, mask=mask, attributions=spread(e.scores, mask))
+    return make((2, 3, 2), 3, mask=mask, attributions=spread(make((2, 3, 2), 3, mask=mask).scores, mask))
 
 
 def series() -> Explanation:
@@ -208,11 +205,9 @@ def test_normalised_images_are_shown_as_they_were() -> None:
     e = make((1, 3, 4, 4))
     x = (pixels - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1)
     normalised = Explanation(**{**vars(e), "x": x[None]})
-    figure = normalised.plot(mean=mean, std=torch.tensor(std))
-    shown = np.asarray(figure.axes[0].images[0].get_array())
+    shown = np.asarray(normalised.plot(mean=mean, std=torch.tensor(std)).axes[0].images[0].get_array())
     np.testing.assert_allclose(shown, pixels.movedim(0, 2).numpy(), atol=1e-6)
-    rescaled = np.asarray(normalised.plot().axes[0].images[0].get_array())
-    assert np.abs(rescaled - shown).max() > 0.02
+    assert np.abs(np.asarray(normalised.plot().axes[0].images[0].get_array()) - shown).max() > 0.02
 
 
 @pytest.mark.parametrize(
@@ -229,8 +224,6 @@ def test_a_wrong_normalisation_is_refused(options: dict[str, Any], message: str)
 
 
 def test_no_option_means_the_defaults() -> None:
-    assert Look().chosen(["a", "b"]) == ["a", "b"]
-    assert Look().chosen(["a", "b"], ["b"]) == ["b"]
+    assert (Look().chosen(["a", "b"]), Look().chosen(["a", "b"], ["b"])) == (["a", "b"], ["b"])
     assert Look(panels=["b", "a"]).chosen(["a", "b"]) == ["b", "a"]
-    assert Look().heading("x") == "x"
-    assert Look(title="y").heading("x") == "y"
+    assert (Look().heading("x"), Look(title="y").heading("x")) == ("x", "y")

@@ -1,7 +1,5 @@
 """Titles and captions of figures: the verdict with its ball, and no claim beyond the proof."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -134,11 +132,8 @@ def test_a_targeted_title_states_the_verdict_on_each_half(added: float, removed:
     e = make_signed((1, 1, 4, 4))
     assert e.opposite is not None
     scores = torch.zeros(1, 5)
-    e = replace(
-        e,
-        overlap=bounds(scores, torch.tensor([added])),  # x itself reaches 1 less
-        opposite=bounds(scores, torch.tensor([removed])),
-    )
+    # x itself reaches 1 less
+    e = replace(e, overlap=bounds(scores, torch.tensor([added])), opposite=bounds(scores, torch.tensor([removed])))
     assert headlines(e) == [
         f"class 0, towards class 1 · {said}; raising: AO ≤ {added:.2f}; lowering: AO ≤ {removed:.2f}"
     ]

@@ -1,7 +1,5 @@
 """Outlines of groups: edges between pixels of the group and other pixels, each drawn once."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The box around an explained output: only where outputs map to pixels of the input."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

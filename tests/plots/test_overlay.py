@@ -1,7 +1,5 @@
 """The overlay of a map on its image: both are visible at every score and shade."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -23,8 +21,7 @@ def every(signed: bool, colour: bool = False) -> NDArray[np.float64]:
     """Return overlays (11, 21 or 41, 3): rows are shades of the image, columns are scores."""
     scores = np.concatenate([-SCORES[:0:-1], SCORES]) if signed else SCORES
     shades, values = np.meshgrid(SHADES, 7 * scores, indexing="ij")
-    picture = np.repeat(shades[..., None], 3, axis=2) if colour else shades
-    found = layers(picture, values, 7.0, signed).pixels
+    found = layers(np.repeat(shades[..., None], 3, axis=2) if colour else shades, values, 7.0, signed).pixels
     assert found.shape == (*shades.shape, 3)
     assert 0 <= found.min() <= found.max() <= 1
     return found
@@ -68,8 +65,7 @@ def test_the_overlay_of_zero_scores_is_the_image() -> None:
 
 
 def test_nan_and_negative_values_have_no_colour() -> None:
-    picture = np.full((1, 4), 0.5)
-    found = layers(picture, np.array([[0.0, -3.0, np.nan, 1.0]]), 1.0, signed=False).pixels
+    found = layers(np.full((1, 4), 0.5), np.array([[0.0, -3.0, np.nan, 1.0]]), 1.0, signed=False).pixels
     assert (found[0, :3] == found[0, 0]).all()
     assert (found[0, 3] != found[0, 0]).any()
 
@@ -91,8 +87,7 @@ def test_the_ends_of_the_colours(values: list[float], signed: bool, expected: tu
 
 
 def test_a_map_in_colours() -> None:
-    values = np.array([[-1.0, 0.0, 1.0, np.nan, 9.0]])
-    pixels = coloured(values, -1.0, 1.0, signed=True)[0]
+    pixels = coloured(np.array([[-1.0, 0.0, 1.0, np.nan, 9.0]]), -1.0, 1.0, signed=True)[0]
     scale = colours(signed=True)
     for pixel, place in zip(pixels[[0, 1, 2, 4]], (0.0, 0.5, 1.0, 1.0), strict=True):
         np.testing.assert_allclose(pixel, scale(place)[:3])
@@ -126,5 +121,4 @@ def test_an_overlay_is_two_layers_that_give_the_same_pixels(signed: bool) -> Non
     np.testing.assert_array_equal(np.asarray(upper.get_array()), values)
     assert upper.get_clim() == (-2.0 if signed else 0.0, 2.0)
     canvas.draw()
-    drawn = np.asarray(canvas.buffer_rgba())[5::10, 5::10, :3] / 255
-    np.testing.assert_allclose(drawn, both.pixels, atol=0.02)
+    np.testing.assert_allclose(np.asarray(canvas.buffer_rgba())[5::10, 5::10, :3] / 255, both.pixels, atol=0.02)

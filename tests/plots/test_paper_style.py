@@ -1,7 +1,5 @@
 """The style of figures for papers: widths, fonts in vector files, and errors."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from typing import Any
 

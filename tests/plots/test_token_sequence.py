@@ -1,7 +1,5 @@
 """Sequences of tokens are drawn as boxes with names in reading order, never as images."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -60,8 +58,7 @@ def test_without_names_the_positions_are_shown() -> None:
 
 
 def test_each_sample_may_have_its_own_names() -> None:
-    e = tokens(make((2, 2, 3), 2))
-    figure = e.plot(tokens=[["good", "film"], ["bad", "film"]], panels="tokens")
+    figure = tokens(make((2, 2, 3), 2)).plot(tokens=[["good", "film"], ["bad", "film"]], panels="tokens")
     assert [[text.get_text() for text in panel.texts] for panel in figure.axes] == [["good", "film"], ["bad", "film"]]
 
 
@@ -75,25 +72,21 @@ def test_a_group_of_several_tokens_is_named_by_them() -> None:
 
 
 def test_long_texts_are_broken_into_lines() -> None:
-    e = tokens(ranked([float(k) for k in range(80)], 0.5, (1, 80, 2)))
-    figure = e.plot(tokens=[f"word{k}" for k in range(80)])
+    figure = tokens(ranked([float(k) for k in range(80)], 0.5, (1, 80, 2))).plot(tokens=[f"word{k}" for k in range(80)])
     panel = figure.axes[0]
-    rows = {round(patch.get_y(), 4) for patch in panel.patches if isinstance(patch, Rectangle)}
-    assert 2 <= len(rows) <= 10
+    assert 2 <= len({round(patch.get_y(), 4) for patch in panel.patches if isinstance(patch, Rectangle)}) <= 10
     right = panel.get_xlim()[1]
     assert all(patch.get_x() + patch.get_width() <= right for patch in panel.patches if isinstance(patch, Rectangle))
     assert "tokens are proven to matter most" in words(figure)
 
 
 def test_text_is_readable_on_dark_boxes() -> None:
-    e = tokens(make((1, 2, 2), 2, scores=torch.tensor([[0.0, 1.0]])))
-    boxes = e.plot(cmap="Greys", panels="tokens").axes[0]
+    boxes = tokens(make((1, 2, 2), 2, scores=torch.tensor([[0.0, 1.0]]))).plot(cmap="Greys", panels="tokens").axes[0]
     assert [text.get_color() for text in boxes.texts] == ["black", "white"]
 
 
 def test_tokens_in_given_axes() -> None:
-    figure = Figure()
-    panel = figure.subplots()
+    panel = Figure().subplots()
     tokens(make((1, 5, 3), 5)).plot(tokens=WORDS, ax=panel, panels="tokens")
     assert [text.get_text() for text in panel.texts] == WORDS
 

@@ -1,7 +1,5 @@
 """A small dossier made by hand: three certificates of a small network, and a sample without one."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path
@@ -80,5 +78,4 @@ def listed(members: Members, certificates: list[dict[str, str]], **changes: Any)
 
 def sealed(members: Members) -> Members:
     """The members, with true hashes in manifest.json; what it lists as certificates stays."""
-    certificates = json.loads(members["manifest.json"])["certificates"]
-    return {**members, "manifest.json": dumped(listed(members, certificates))}
+    return {**members, "manifest.json": dumped(listed(members, json.loads(members["manifest.json"])["certificates"]))}

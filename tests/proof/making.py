@@ -1,7 +1,5 @@
 """Certificates made by hand: intervals as the checker derives them, default slopes."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -56,8 +54,7 @@ def proof_of(network: checker.Network, question: checker.Question) -> dict[str, 
     for node in network.nodes[1:]:
         if node.op in ("relu", "curve"):
             z = node.inputs[0]
-            entry = np.tile(np.arange(node.count), 2)
-            found = prover.hidden(z, entry, np.repeat([-1.0, 1.0], node.count))
+            found = prover.hidden(z, np.tile(np.arange(node.count), 2), np.repeat([-1.0, 1.0], node.count))
             low = np.maximum(prover.lower[z][:, 0], -found[: node.count])
             high = np.minimum(prover.upper[z][:, 0], found[node.count :])
             mine = stored[:, node.first : node.first + node.count]

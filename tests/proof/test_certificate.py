@@ -1,7 +1,5 @@
 """Certificates: what explanations claim is what the checker derives, on a machine that has nothing of ours."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -137,8 +135,7 @@ def test_no_point_of_a_member_is_above_its_claim(tmp_path: Path) -> None:
     low, high = (x - 0.2).clamp(min=0), (x + 0.2).clamp(max=1)
     points = low + (high - low) * torch.rand(4000, 1, 4, 4).mul(3).sub(1).clamp(0, 1)
     for member, most in enumerate(np.append(certificate.full, certificate.frozen), start=-1):
-        inside = torch.where(e.mask == member, x, points)
-        logits = model(inside).detach().double()
+        logits = model(torch.where(e.mask == member, x, points)).detach().double()
         rivals = logits.clone()
         rivals[:, int(e.target)] = -torch.inf
         assert float((rivals.amax(1) - logits[:, int(e.target)]).max()) <= most
@@ -151,8 +148,7 @@ def test_a_searched_explanation_is_certified_from_both_sides(tmp_path: Path) -> 
     lower, upper = certificate.lower, np.append(certificate.full, certificate.frozen)
     assert lower is not None
     assert (lower <= upper).all()
-    met = torch.cat([e.overlap.full_lower, e.overlap.frozen_lower[0]]).double().numpy()
-    assert np.abs(lower - met).max() < 1e-3
+    assert np.abs(lower - torch.cat([e.overlap.full_lower, e.overlap.frozen_lower[0]]).double().numpy()).max() < 1e-3
     closer, least = certificate.sides(reals=True)[::-1]
     assert least is not None
     assert (lower < least).all()
@@ -231,8 +227,7 @@ def test_an_onnx_file_is_certified_as_it_is(tmp_path: Path) -> None:
     write_linear(tmp_path / "net.onnx", (1, 4, 4))
     graph, ball = pm.load(tmp_path / "net.onnx"), pm.Ball(0.05)
     e = pm.EVA(graph, ball, groups=pm.groups.grid(2), progress=False).explain(inputs())
-    certificate = e.certificate(file=ModelFile(tmp_path / "net.onnx"))
-    proof, model, given = certificate.save(tmp_path / "x.proof")
+    proof, model, given = e.certificate(file=ModelFile(tmp_path / "net.onnx")).save(tmp_path / "x.proof")
     assert model == tmp_path / "net.onnx"
     assert not (tmp_path / "x.onnx").exists()
     assert checked(tmp_path, proof, model, given).returncode == 0
@@ -276,8 +271,7 @@ def test_a_certificate_covers_clamps_joins_frames_and_parts(tmp_path: Path) -> N
     torch.manual_seed(0)
     model = Mixed().eval()
     assert {"clamp", "concat", "pad", "slice", "index", "avg_pool"} <= {n.op for n in pm.trace(model, inputs()).nodes}
-    e = explained(model, pm.Ball(0.02, domain=(0.0, 1.0)))
-    certificate = e.certificate()
+    certificate = explained(model, pm.Ball(0.02, domain=(0.0, 1.0))).certificate()
     assert accepted(certificate, tmp_path)
     low, high = (inputs() - 0.02).clamp(min=0), (inputs() + 0.02).clamp(max=1)
     points = low + (high - low) * torch.rand(2000, 1, 4, 4)
@@ -345,5 +339,4 @@ def test_points_just_outside_are_brought_inside(tmp_path: Path) -> None:
     e = explained(small(3), pm.Ball(0.3, domain=(0.0, 1.0)), bounds=pm.bounds.Exact(seconds=1))
     assert e.overlap.points is not None
     away = e.x[:, None] + 1.0001 * (e.overlap.points - e.x[:, None]) + 1e-4
-    moved = replace(e, overlap=replace(e.overlap, points=away))
-    assert accepted(moved.certificate(), tmp_path)
+    assert accepted(replace(e, overlap=replace(e.overlap, points=away)).certificate(), tmp_path)

@@ -1,7 +1,5 @@
 """Derived bounds: never below a value of the network over the reals or in float32, and close to the library's own."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -82,8 +80,7 @@ def test_no_point_of_the_ball_is_above_what_is_derived(ball: dict[str, Any], tmp
     random = np.random.default_rng(0)
     for seed in range(4):
         network = checker.read_network(mlp_file(tmp_path / "m.onnx", WIDTHS, seed), (4,))
-        x = random.random(4).astype(np.float32)
-        question = question_of(x, seed % 3, 3, ball)
+        question = question_of(random.random(4).astype(np.float32), seed % 3, 3, ball)
         both, alone = checker.Prover(network, question).derive(proof_of(network, question))
         points = drawn(question, random, 40)
         assert len(points)
@@ -124,9 +121,7 @@ def test_members_are_bounded_with_their_group_frozen(tmp_path: Path) -> None:
         assert (derived < both).all()
         for u in range(2):
             points = np.where(mask == u, x, drawn(question_of(x, 0, 3), random, 30))
-            values = [
-                overlap(exact(layers_of(tmp_path / "m.onnx"), [Fraction(float(v)) for v in p]), 0) for p in points
-            ]
+            values = [overlap(exact(layers_of(tmp_path / "m.onnx"), [*map(Fraction, p.tolist())]), 0) for p in points]
             assert max(values) <= Fraction(float(derived[1 + u]))
 
 
@@ -178,8 +173,7 @@ def test_what_rounding_takes_is_given_back() -> None:
     forms, lost = checker.Forms.rounded(parts, -reach, reach / 2)
     assert forms.at.tolist() == list(range(37))
     for i in range(3):
-        unit = 2.0 ** (np.frexp(np.abs(forms.a[:, i]).max())[1] - checker.BITS)
-        assert (forms.a[:, i] / unit % 1 == 0).all()
+        assert (forms.a[:, i] / 2.0 ** (np.frexp(np.abs(forms.a[:, i]).max())[1] - checker.BITS) % 1 == 0).all()
         off = [
             abs(sum(Fraction(p.a[j - p.at[0], i]) for p in parts if j in p.at) - Fraction(forms.a[j, i]))
             * Fraction(reach[j, 0])
@@ -191,8 +185,7 @@ def test_what_rounding_takes_is_given_back() -> None:
 def bent(slope: float, forms: checker.Forms, low: Array, high: Array, *own: Array) -> tuple[Array, Array]:
     """Coefficients (s, R) of relu's inputs in [low, high] (s,), multipliers included, and what is added."""
     network = checker.Network(nodes=[], units=0)
-    z = network.add("input", [], low.shape)
-    node = network.relu(z, slope)
+    node = network.relu(network.add("input", [], low.shape), slope)
     prover = checker.Prover(network, question_of(np.zeros(len(low), np.float32), 0, 2))
     prover.lower[0], prover.upper[0] = low[:, None], high[:, None]
     parts, added = prover.bend(node, forms, checker.Leaf(*own) if own else None)

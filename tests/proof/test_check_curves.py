@@ -1,7 +1,5 @@
 """The checker's rule for sigmoid and tanh: its ends, its lines and its rounding model, against a hundred digits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -78,8 +76,7 @@ def test_runtimes_compute_curves_as_is_assumed(odd: bool) -> None:
     found = [session.run(None, {"x": x})[0], getattr(torch, CURVES[odd])(torch.from_numpy(x)).numpy()]
     low, high, _, _ = checker.curve(x.astype(np.float64), odd)
     for y in found:
-        off = np.maximum(y - low, high - y).max()
-        assert off < checker.CURVED / 2
+        assert np.maximum(y - low, high - y).max() < checker.CURVED / 2
 
 
 def network(activation: type[nn.Module]) -> nn.Module:

@@ -1,7 +1,5 @@
 """Certificates as files: what is whole passes, what is changed is rejected or says the same."""
 
-from __future__ import annotations
-
 import ast
 import io
 import itertools

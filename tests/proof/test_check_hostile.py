@@ -1,7 +1,5 @@
 """Networks that fool float32: what is derived holds for every order of summation, and for the reals."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 from pathlib import Path
@@ -39,8 +37,7 @@ def test_cancelling_weights_in_every_order(hidden: bool, tmp_path: Path) -> None
         last = np.stack([0 * row, sign * row])
         weights = [last[1:], np.array([[0], [1]], np.float32)] if hidden else [last]
         bound = derived(tmp_path, weights, np.ones(4, np.float32))
-        reached = [max(sign * value, 0) if hidden else sign * value for value in {*seen, 2.0}]
-        assert max(reached) <= bound
+        assert max([max(sign * value, 0) if hidden else sign * value for value in {*seen, 2.0}]) <= bound
 
 
 def test_the_last_bit_of_a_product_counts(tmp_path: Path) -> None:
@@ -77,8 +74,7 @@ def test_small_weights_beside_large_ones_are_not_lost(tmp_path: Path) -> None:
     """The part of the weights that the slices omit is counted in the radius."""
     weight = np.array([[0, 0], [2.0**90, 2.0**-20]], np.float32)
     assert derived(tmp_path, [weight], np.array([0, 1], np.float32)) >= 2.0**-20
-    forms = checker.Forms(np.arange(2), np.array([[1.0], [0.0]]))
-    assert forms.of(np.array([2.0**-20, 2.0**100]))[0] >= 2.0**-20
+    assert checker.Forms(np.arange(2), np.array([[1.0], [0.0]])).of(np.array([2.0**-20, 2.0**100]))[0] >= 2.0**-20
     weight = np.array([[0, 0, 0], [2.0**80, 2.0**30, 2.0**-20]], np.float32)
     assert derived(tmp_path, [weight], np.array([0, 0, 1], np.float32)) >= 2.0**-20
     spread = np.ldexp(1.0, np.array([200, 150, 100, 50, 0]))
@@ -87,8 +83,7 @@ def test_small_weights_beside_large_ones_are_not_lost(tmp_path: Path) -> None:
 
 def test_a_ball_that_ends_at_the_domain() -> None:
     """Sides are never inside the ball, and points on its edge lie in it."""
-    x = np.array([0.0, 1.0, 0.09], np.float32)
-    question = question_of(x, 0, 2, {**BALL, "eps": "0.1"})
+    question = question_of(np.array([0.0, 1.0, 0.09], np.float32), 0, 2, {**BALL, "eps": "0.1"})
     assert (question.lower[0], question.upper[1]) == (pytest.approx(0, abs=1e-200), pytest.approx(0, abs=1e-200))
     question.hold(np.array([[0.1, 0.9, 0.0]], np.float32) * np.float32(1 - 2**-20) + np.array([0, 1e-5, 0], np.float32))
     quarter = question_of(np.array([0.5], np.float32), 0, 2, {**BALL, "eps": "0.25"})

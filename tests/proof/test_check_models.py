@@ -1,7 +1,5 @@
 """Models from files: the operators the checker reads compute what onnxruntime and torch do, and enclose it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -256,8 +254,7 @@ def test_derived_numbers_agree_with_the_library(tmp_path: Path, monkeypatch: pyt
     plain = checker.Prover(network, question).derive(proof_of(network, question))[1]
     ball = pm.Ball(0.02, domain=(0.0, 1.0))
     own = pm.overlap(model, x, ball, groups=mask, bounds=pm.bounds.Backward(), sharing="one-pass", rigorous=False)
-    library = np.append(np.asarray(own.full), np.asarray(own.frozen))
-    assert np.abs(plain - library).max() < 2e-4
+    assert np.abs(plain - np.append(np.asarray(own.full), np.asarray(own.frozen))).max() < 2e-4
 
 
 def test_few_places_of_a_map_bound_as_whole_maps_do(tmp_path: Path) -> None:
@@ -271,11 +268,9 @@ def test_few_places_of_a_map_bound_as_whole_maps_do(tmp_path: Path) -> None:
         helper.make_node("Relu", ["t"], ["y"]),
     ]
     tensors = {"v": normal(4, 2, 3, 2), "b": normal(4), "w": normal(6, 2, 2, 2), "u": normal(3, 6, 2, 1)}
-    path = onnx_file(tmp_path / "m.onnx", [1, 2, 9, 7], nodes, tensors)
-    network = checker.read_network(path, (2, 9, 7))
+    network = checker.read_network(onnx_file(tmp_path / "m.onnx", [1, 2, 9, 7], nodes, tensors), (2, 9, 7))
     question = question_of(RANDOM.random((2, 9, 7)).astype(np.float32), 0, 3, {**BALL, "norm": "2", "eps": "0.1"})
-    proof = proof_of(network, question)
-    prover = known(network, question, proof)
+    prover = known(network, question, proof_of(network, question))
     for node in (node for node in network.nodes if node.op == "relu"):
         for sign in (1.0, -1.0):
             few = prover.hidden(node.inputs[0], np.arange(node.count), np.full(node.count, sign))

@@ -56,9 +56,7 @@ def test_splits_slopes_and_multipliers_at_random_are_sound(seed: int, tmp_path: 
     random, units = np.random.default_rng(seed), opens(proof)
     assert units > 2
     points = drawn(question, random, 60)
-    values = [
-        overlap(exact(layers_of(tmp_path / "m.onnx"), [Fraction(float(v)) for v in point]), 0) for point in points
-    ]
+    values = [overlap(exact(layers_of(tmp_path / "m.onnx"), [Fraction(float(v)) for v in p]), 0) for p in points]
     for depth in (0, 1, 3):
         chosen = random.choice(units, min(depth, units), replace=False).tolist()
         for _ in range(4):

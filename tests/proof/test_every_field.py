@@ -1,7 +1,5 @@
 """Every field and every bit of a certificate: a change is rejected, or changes no claim, or makes a weaker one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

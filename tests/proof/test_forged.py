@@ -1,7 +1,5 @@
 """Certificates and models made to have something accepted that is not proven: two readers would read two things."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

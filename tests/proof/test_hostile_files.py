@@ -1,7 +1,5 @@
 """Files that were made to mislead, stop or swell the checker: each ends in seconds, in few bytes, in one sentence."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -141,9 +139,7 @@ def test_json_that_is_deep_or_strange_is_refused(text: str, folder: Path, member
     ids=["long", "overflow", "negative", "empty", "rank", "deep", "objects", "void", "version"],
 )
 @pytest.mark.parametrize("name", ["mask.npy", "upper.npy", "intervals.npy", "points.npy"])
-def test_arrays_that_declare_what_they_have_not_are_refused(
-    name: str, content: bytes, folder: Path, members: Members
-) -> None:
+def test_arrays_that_declare_too_much_are_refused(name: str, content: bytes, folder: Path, members: Members) -> None:
     rejected(write(folder / "array.proof", {**members, name: content}), folder)
 
 
@@ -276,8 +272,7 @@ def test_weights_that_are_there_twice_are_refused(half: bool, folder: Path, memb
 
 def test_a_model_with_operators_of_its_own_is_refused(folder: Path, members: Members) -> None:
     """A function may say what Relu is."""
-    content = (folder / "net.onnx").read_bytes() + message(25, message(1, b"Relu"))
-    proof, model = with_model(folder, members, content)
+    proof, model = with_model(folder, members, (folder / "net.onnx").read_bytes() + message(25, message(1, b"Relu")))
     assert "the field 25 of a ModelProto" in refused(proof, model, folder / "x.npy")
 
 

@@ -1,7 +1,5 @@
 """A runtime may compute a linear node, its factors and its summands as one sum: the intervals hold for that too."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -100,8 +98,7 @@ def test_onnxruntime_stays_in_the_interval(
 ) -> None:
     """With its optimisations and without: some of them add thousands of products to 1, one by one."""
     path, x = onnx_file(tmp_path / "m.onnx", [1, *shape], nodes(*steps), tensors), np.ones(shape, np.float32)
-    network = checker.read_network(path, shape)
-    prover = checker.Prover(network, question_of(x, 0, 2, POINT), x[None])
+    prover = checker.Prover(checker.read_network(path, shape), question_of(x, 0, 2, POINT), x[None])
     for merged in (False, True):
         value = run(path, x, merged=merged)
         assert (prover.lower[-1][:, 0] <= value).all()

@@ -1,7 +1,5 @@
 """A certificate is never weaker than the proof of its explanation, or says so with both numbers."""
 
-from __future__ import annotations
-
 import warnings
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Max pools are maxima of two in the checker: bounds hold, trees split them, and they are as close as by CROWN."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -50,8 +48,7 @@ def pooled_file(path: Path, a: dict[str, Any], seed: int) -> Path:
 
 def inside(question: checker.Question, count: int, seed: int) -> Array:
     """Points of the ball, most of them at its corners."""
-    random = np.random.default_rng(seed)
-    share = np.clip(random.random((count, len(question.x))) * 3 - 1, 0, 1)
+    share = np.clip(np.random.default_rng(seed).random((count, len(question.x))) * 3 - 1, 0, 1)
     points = question.x + question.lower + share * (question.upper - question.lower)
     found: Array = np.clip(points, 0, 1).astype(np.float32).reshape(count, 1, 6, 7)
     return found
@@ -142,5 +139,4 @@ def test_the_line_above_a_maximum_meets_its_largest_value(tmp_path: Path) -> Non
     path = onnx_file(tmp_path / "m.onnx", [1, 1, 1, 2], nodes, {"v": np.array([[0, 1]], np.float32)})
     x = np.array([[[0.5, 0.625]]], np.float32)
     network, question = checker.read_network(path, x.shape), question_of(x, 0, 2, {**BALL, "eps": "0.25"})
-    derived = checker.Prover(network, question).derive(proof_of(network, question))[1, 0]
-    assert 0.875 <= derived < 0.875 + 1e-5
+    assert 0.875 <= checker.Prover(network, question).derive(proof_of(network, question))[1, 0] < 0.875 + 1e-5

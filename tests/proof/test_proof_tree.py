@@ -1,7 +1,5 @@
 """Trees of certificates: they prove more, stay within their limits, and claim nothing that is not so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The reader of ONNX files: whatever is not in its tables is refused, and its tables are those of ONNX."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -171,10 +169,7 @@ def test_a_field_of_another_wire_type_is_refused() -> None:
 
 
 # What an operator of ONNX may have that is refused by its name alone.
-NOT_READ = {
-    "Constant": {"sparse_value", "value_string", "value_strings"},
-    "Dropout": {"training_mode"},
-}
+NOT_READ = {"Constant": {"sparse_value", "value_string", "value_strings"}, "Dropout": {"training_mode"}}
 FIELDS = {"FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "FLOATS": "floats", "INTS": "ints"}
 
 
@@ -293,10 +288,8 @@ def test_what_is_odd_about_a_file_is_refused(name: str) -> None:
 def test_a_side_that_is_declared_as_a_number_and_as_a_name_is_refused() -> None:
     """Protobuf keeps the last of both."""
     side = message(1, bytes([8, 2]) + message(2, b"n"))
-    info = message(1, b"W") + message(2, message(1, bytes([8, 1]) + message(2, side + side)))
-    graph = message(13, info)
-    content = layer().SerializeToString()
-    model = onnx.load_model_from_string(content)
+    graph = message(13, message(1, b"W") + message(2, message(1, bytes([8, 1]) + message(2, side + side))))
+    model = onnx.load_model_from_string(layer().SerializeToString())
     whole = message(7, model.graph.SerializeToString() + graph)
     model.ClearField("graph")
     with pytest.raises(checker.Rejected, match="declared twice"):
@@ -398,10 +391,7 @@ SWOLLEN = {
     "a pad": [helper.make_node("Pad", ["x", "wide"], ["y"])],
     "a frame around maps": [helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1023] * 3, pads=[1022] * 6)],
     "a kernel in all places": [helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[49] * 3, pads=[48] * 6)],
-    "a broadcast": [
-        helper.make_node("Add", ["x", "row"], ["a"]),
-        helper.make_node("Add", ["a", "column"], ["y"]),
-    ],
+    "a broadcast": [helper.make_node("Add", ["x", "row"], ["a"]), helper.make_node("Add", ["a", "column"], ["y"])],
     "entries taken often": [
         helper.make_node("Gather", ["x", "many"], ["a"]),
         helper.make_node("Gather", ["a", "many"], ["y"], axis=1),

@@ -1,7 +1,5 @@
 """The words and the exit status of the checker: they say what is proven, about which inputs, and no more."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -65,8 +63,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], tuple[int,
     """The exit status and the lines of a check."""
 
     def run(arguments: list[str]) -> tuple[int, list[str]]:
-        code = checker.main(arguments)
-        return code, capsys.readouterr().out.splitlines()
+        return checker.main(arguments), capsys.readouterr().out.splitlines()
 
     return run
 
@@ -224,9 +221,7 @@ def usage_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return err.splitlines()[0]
 
 
-def test_wrong_usage_ends_with_2_and_names_the_file(
-    files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_usage_is_2_and_names_the_file(files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proof, model, given = files.make()
     gone = str(tmp_path / "gone.npy")
     assert usage_of([proof, model, gone], capsys) == f"cannot read {gone}: No such file or directory"

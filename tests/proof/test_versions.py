@@ -1,7 +1,5 @@
 """Every operator in every version: the checker reads what onnxruntime runs, and encloses what it computes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The rounding theorem against the worst order that a search finds, in exact fractions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -70,8 +68,7 @@ def denormal(random: np.random.Generator, count: int, *, weights: bool) -> tuple
 def one_product(random: np.random.Generator) -> tuple[Array, Array, float]:
     """A product and a sum that both err by nearly a unit."""
     w, x = (1 + random.random((2, 400)) * 2.0**-6).astype(np.float32).astype(np.float64)
-    rounded = (w * x).astype(np.float32).astype(np.float64)
-    best = np.argmax(rounded - w * x)
+    best = np.argmax((w * x).astype(np.float32).astype(np.float64) - w * x)
     return w[best : best + 1], x[best : best + 1], UNIT * (1 + 2**-20)
 
 

@@ -4,8 +4,6 @@ A strategy picks an order or a tree of additions, and for every product whether 
 numbers may be flushed to zero wherever they occur. Errors are compared as fractions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """A browser that is controlled over a pipe by its developer protocol, so that only the browser must be installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

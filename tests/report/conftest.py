@@ -1,7 +1,5 @@
 """A report with a finding of every kind, created once for all tests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -29,8 +29,7 @@ class Element:
 
     @property
     def text(self) -> str:
-        parts = (child if isinstance(child, str) else child.text for child in self.children)
-        return " ".join(" ".join(parts).split())
+        return " ".join(" ".join(child if isinstance(child, str) else child.text for child in self.children).split())
 
 
 class _Reader(HTMLParser):
@@ -66,8 +65,7 @@ def read(page: str) -> tuple[Element, list[str]]:
     reader = _Reader()
     reader.feed(page)
     reader.close()
-    left = [f"<{element.name}> is never closed" for element in reader.open[1:]]
-    return reader.root, reader.wrong + left
+    return reader.root, reader.wrong + [f"<{element.name}> is never closed" for element in reader.open[1:]]
 
 
 def faults(page: str) -> list[str]:
@@ -96,9 +94,7 @@ def _loads(root: Element) -> Iterator[str]:
             if name in LOADING and not inside:
                 yield f"<{element.name}> loads {name}={value!r:.60}"
         if element.name == "style":
-            yield from (
-                f"the style has {found}" for found in re.findall(r"url\(|@import|https?:|expression\(", element.text)
-            )
+            yield from (f"the style has {s}" for s in re.findall(r"url\(|@import|https?:|expression\(", element.text))
 
 
 def _structure(root: Element) -> Iterator[str]:

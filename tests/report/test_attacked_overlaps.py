@@ -1,7 +1,5 @@
 """The attack of the report: it reaches lower bounds, refutes decisions, and needs the explained model."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -47,8 +45,7 @@ def test_an_attack_stays_below_the_proof(norm: float) -> None:
     model = pm.zoo.mnist_mlp()
     x = pm.data.digits()[0][:3]
     for eps in (0.02, torch.tensor([0.01, 0.02, 0.03])):
-        ball = pm.Ball(eps, norm, (0.0, 1.0))
-        e = pm.EVA(model, ball, groups=pm.groups.grid(2), progress=False).explain(x)
+        e = pm.EVA(model, pm.Ball(eps, norm, (0.0, 1.0)), groups=pm.groups.grid(2), progress=False).explain(x)
         found = attacked(model, "digits", e)
         assert found is not None
         assert bool((found <= e.overlap.full + 1e-4).all())

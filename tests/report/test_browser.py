@@ -1,7 +1,5 @@
 """The page in a browser: it loads nothing, fits every screen, prints completely, and is accessible."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64decode
 from collections.abc import Iterator
@@ -158,8 +156,7 @@ def test_markup_in_a_file_does_not_run(browser: Tab, tmp_path: Path) -> None:
     e = replace(make((1, 1, 4, 4)), method=MARKUP, settings={MARKUP: MARKUP}, versions={MARKUP: MARKUP})
     out = tmp_path / "page.html"
     report(out, [(MARKUP, e)], classes=[MARKUP] * 9)
-    text = out.read_text(encoding="utf-8")
-    out.write_text(re.sub(r"<meta http-equiv[^>]*>", "", text), encoding="utf-8")
+    out.write_text(re.sub(r"<meta http-equiv[^>]*>", "", out.read_text(encoding="utf-8")), encoding="utf-8")
     browser.open(out)
     assert browser.run("document.scripts.length") == 0
     assert browser.run("typeof window.ran") == "undefined"

@@ -1,7 +1,5 @@
 """Tables from files: the output of bench and compare is read back, and other files are refused in one sentence."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -129,9 +127,8 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
 def test_any_text_is_read_or_refused_by_a_clear_error(said: str | list[list[str]]) -> None:
     if isinstance(said, list):
         out = io.StringIO()
-        csv.writer(out, escapechar="\\").writerows(
-            [HEAD.split(","), *said]
-        )  # Python 3.10 needs an escape character to write NUL
+        # Python 3.10 needs an escape character to write NUL
+        csv.writer(out, escapechar="\\").writerows([HEAD.split(","), *said])
         said = out.getvalue()
     with tempfile.NamedTemporaryFile("wb", suffix=".csv") as file:
         file.write(said.encode())

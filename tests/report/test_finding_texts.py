@@ -1,7 +1,5 @@
 """The statements of a finding: no guarantee exceeds the proof."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The page: its content, its independence of other files, and the escaping of texts from files."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -193,8 +191,7 @@ def test_markup_in_files_stays_text(tmp_path: Path) -> None:
 
 
 def test_lone_surrogates_do_not_stop_a_page(tmp_path: Path) -> None:
-    e = replace(make((1, 1, 4, 4)), settings={"eps": 0.1, "name": "\ud800"})
-    written(tmp_path, ("caf\udce9", e))
+    written(tmp_path, ("caf\udce9", replace(make((1, 1, 4, 4)), settings={"eps": 0.1, "name": "\ud800"})))
 
 
 def test_the_content_policy_forbids_scripts(page: Path) -> None:
@@ -211,8 +208,7 @@ def test_pictures_show_the_values(tmp_path: Path) -> None:
     shown = np.asarray(found[0])[::56, ::56]
     assert found[0].size == (224, 224)
     assert np.abs(shown - 255 * e.x[0, 0].numpy()).max() <= 0.5
-    light = np.asarray(found[1].convert("L"))[28::56, 28::56]
-    assert int(light.argmax()) == int(e.scores.argmax())
+    assert int(np.asarray(found[1].convert("L"))[28::56, 28::56].argmax()) == int(e.scores.argmax())
 
 
 def test_nan_is_shown_as_unknown(tmp_path: Path) -> None:
@@ -221,30 +217,26 @@ def test_nan_is_shown_as_unknown(tmp_path: Path) -> None:
         torch.tensor([math.nan]), torch.full((1, 5), math.nan), torch.tensor([math.nan]), torch.tensor([0]), True
     )
     for guarantee in ("certified", "sampled", "none"):
-        e = make((1, 1, 4, 4), scores=scores, overlap=over, guarantee=guarantee)
-        root = written(tmp_path, ("nothing", e))
+        root = written(tmp_path, ("nothing", make((1, 1, 4, 4), scores=scores, overlap=over, guarantee=guarantee)))
         assert "Not proven" in root.text
         assert "No score is above zero." in root.all("img")[1].attributes["alt"]
 
 
 def test_an_infinite_bound_guarantees_nothing(tmp_path: Path) -> None:
     e = make((1, 1, 4, 4), overlap=bounds(torch.rand(1, 5), torch.tensor([math.inf])))
-    text = written(tmp_path, ("vacuous", e)).text
-    assert "Nothing: the bound is infinite." in text
+    assert "Nothing: the bound is infinite." in written(tmp_path, ("vacuous", e)).text
 
 
 def test_files_made_alike_share_a_record(tmp_path: Path) -> None:
     a, b = make((1, 1, 4, 4)), make((2, 1, 4, 4))
-    other = replace(a, settings={**a.settings, "eps": 0.5})
-    root = written(tmp_path, ("a", a), ("b", b), ("c", other))
+    root = written(tmp_path, ("a", a), ("b", b), ("c", replace(a, settings={**a.settings, "eps": 0.5})))
     records = [section for section in root.all("section") if "records" in section.attributes["class"]]
     assert [heading.text for heading in records[0].all("h3")] == ["EVA: a and 1 more", "EVA: c"]
 
 
 def test_a_long_setting_is_cut(tmp_path: Path) -> None:
     long = np.linspace(0.01, 0.02, 999).tolist()
-    e = replace(make((1, 1, 4, 4)), settings={"eps": long, "norm": "inf"})
-    text = written(tmp_path, ("a", e)).text
+    text = written(tmp_path, ("a", replace(make((1, 1, 4, 4)), settings={"eps": long, "norm": "inf"}))).text
     assert f"({len(json.dumps(long))} characters; complete in the file)" in text
     assert "at most the radius in its record" in text
 

@@ -1,7 +1,5 @@
 """The networks of the report: totals by network and ball, labels, files, dates and the author."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -97,8 +95,7 @@ def test_each_network_has_its_own_part(two: Element) -> None:
     assert "The network says “cat”, as labelled" in beta.text
     assert "“ship”" not in beta.text
     assert [len(s.all("article")) for s in (alpha, beta)] == [2, 4]
-    headings = [h.text for h in beta.all("h3")]
-    assert headings[:2] == ["0.png", "1.png"]
+    assert [h.text for h in beta.all("h3")][:2] == ["0.png", "1.png"]
 
 
 def tallies(root: Element) -> list[str]:
@@ -147,8 +144,7 @@ def test_every_badge_has_its_ball_beside_it(two: Element) -> None:
 
 
 def test_proofs_that_cover_rounding_are_counted_separately(tmp_path: Path) -> None:
-    uncovered = explained("alpha", 0, rigorous=False)
-    root = page(tmp_path, ("a", uncovered), ("b", explained("alpha", 1, rigorous=True)))
+    root = page(tmp_path, ("a", explained("alpha", 0, rigorous=False)), ("b", explained("alpha", 1, rigorous=True)))
     ball = "ε = 0.01 in L∞, values within [0, 1]"
     expected = [f"For {ball} (floating-point rounding is not covered)", f"For {ball}"]
     assert [h.text for h in part(root, "Summary").all("h4")] == expected

@@ -2,8 +2,6 @@
 size of what is summed up.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 
@@ -104,8 +102,7 @@ def test_a_score_that_contradicts_its_sides_is_wrong(end: int, monkeypatch: pyte
     def bounded(by: float) -> pm.Overlap:
         ends[0, 0, end] = known[0, 0, 1 - end] + (by if end == 0 else -by)
         monkeypatch.setattr(overlaps, "drops", lambda *_: ends)
-        family = BALL.at(x, torch.arange(3))
-        return overlaps.with_drops(over, graph, family, forms, torch.tensor([0]), 2**30)
+        return overlaps.with_drops(over, graph, BALL.at(x, torch.arange(3)), forms, torch.tensor([0]), 2**30)
 
     with pytest.raises(ProofmapError, match="a score was proven to be at least"):
         bounded(1e-11)

@@ -1,7 +1,5 @@
 """A-priori float32 errors of a linear operation cover the worst order of summation, and little more."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

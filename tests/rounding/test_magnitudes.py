@@ -1,7 +1,5 @@
 """Values of curves, as torch runs them in float32, and our lines are as close to the truth as `sizes` says."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest
@@ -57,6 +55,14 @@ def test_torch_computes_curves_to_what_is_counted(one: Function) -> None:
     fine = size.isfinite() & (size > 2.0**-100)
     assert int(fine.sum()) > 10000
     assert float((off / size.double())[fine].max()) < 0.75 * _VALUES * _UNIT
+
+
+@pytest.mark.parametrize("one", [one for one in FUNCTIONS if OPERATIONS[one.op].curve is not None], ids=str)
+def test_values_and_slopes_are_as_large_as_the_table_of_operations_says(one: Function) -> None:
+    node, x = one.node(torch.float64), floats(torch.Generator().manual_seed(3)).double().sort().values
+    y, steepest = compute(node, x), max(2.0, abs(node.attributes.get("alpha", 0.0)))
+    assert bool((y.abs() <= (1 if OPERATIONS[one.op].curve == "bounded" else 1 + steepest * x.abs())).all())
+    assert jumps(one) or bool((y.diff().abs() <= steepest * x.diff() + 1e-12).all())
 
 
 @pytest.mark.parametrize("curve", CURVES)

@@ -1,7 +1,5 @@
 """Norms, attention and recurrent layers as torch and onnxruntime compute them lie inside rigorous bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -109,8 +107,7 @@ def norm_of(x: Tensor, eps: float = 1e-5, *, centred: bool = True, weight: Tenso
 
 def error_of(state: BoundState, name: str) -> Tensor:
     node = state.graph[name]
-    sizes = MAGNITUDES[node.op](node, *map(state.interval, node.inputs))
-    error = value_error(state.graph, node, sizes, state.interval)
+    error = value_error(state.graph, node, MAGNITUDES[node.op](node, *map(state.interval, node.inputs)), state.interval)
     assert isinstance(error, Tensor)
     return error[0]
 
@@ -122,8 +119,7 @@ def test_variances_are_as_close_as_is_counted(count: int, away: float) -> None:
     generator, missed = torch.Generator().manual_seed(count), False
     for deviation in (1e-4, 0.1, 1.0):
         x = away + deviation * torch.randn(count, generator=generator)
-        state = norm_of(x)
-        error = float(error_of(state, "n.square").mean())
+        error = float(error_of(norm_of(x), "n.square").mean())
         mean = sum(map(Fraction, x.tolist())) / count
         exact = float(sum((Fraction(v) - mean) ** 2 for v in x.tolist()) / count)
         found = [
@@ -138,10 +134,8 @@ def test_variances_are_as_close_as_is_counted(count: int, away: float) -> None:
 
 def test_products_may_be_distributed() -> None:
     """x r - m r rounds numbers of a thousand where (x - m) r is below one."""
-    generator = torch.Generator().manual_seed(0)
-    x = 1000 + 0.01 * torch.randn(64, generator=generator)
-    state = norm_of(x)
-    error = error_of(state, "n.product").double()
+    x = 1000 + 0.01 * torch.randn(64, generator=torch.Generator().manual_seed(0))
+    error = error_of(norm_of(x), "n.product").double()
     mean, scale = x.double().mean().float(), x.double().var(correction=0).add(1e-5).rsqrt().float()
     exact = (x.double() - mean.double()) * scale.double()
     away = (x * scale - mean * scale).double() - exact
@@ -169,8 +163,7 @@ def test_normalised_numbers_exceed_their_limit_by_what_is_counted() -> None:
 
 def state_limit(state: BoundState) -> float:
     """Return the limit of the last clamp, with what float32 may exceed it by."""
-    node = state.graph["n.normalised"]
-    return float(node.attributes["high"] + error_of(state, "n.normalised").max())
+    return float(state.graph["n.normalised"].attributes["high"] + error_of(state, "n.normalised").max())
 
 
 def test_no_variance_gives_a_larger_quotient_than_is_counted() -> None:

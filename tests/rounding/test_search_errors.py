@@ -1,7 +1,5 @@
 """Searches with all roundings: what they prove holds over the reals and in float32, in any order of summation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -283,8 +281,7 @@ def test_bounds_pay_for_being_computed() -> None:
         move = 0.9 * swing * (2 * torch.rand(len(swing), generator=generator, dtype=swing.dtype) - 1)
         delta, z = [Fraction(v) for v in move.tolist()], [Fraction(0)] * len(units)
         for level in units.levels:
-            now = exactly(units.inputs, delta, [max(v, Fraction(0)) for v in z])
-            z[level.columns] = now[level.columns]
+            z[level.columns] = exactly(units.inputs, delta, [max(v, Fraction(0)) for v in z])[level.columns]
         truth = exactly(units.rows, delta, [max(v, Fraction(0)) for v in z])
         low = torch.tensor([[0.0 if v >= 0 else e for v, e in zip(z, units.interval.lower.tolist(), strict=True)]])
         high = torch.tensor([[0.0 if v <= 0 else e for v, e in zip(z, units.interval.upper.tolist(), strict=True)]])
@@ -302,8 +299,7 @@ def test_bounds_pay_for_being_computed() -> None:
 def test_multipliers_pay_for_what_they_are_multiplied_with() -> None:
     units = units_of(wild(0))
     rows, none = units.rows.pick(torch.zeros(1, dtype=torch.int64)), torch.zeros(1, len(units), dtype=torch.float64)
-    large = none + 1e9
-    more = row_bound_error(units, rows, none, large) - row_bound_error(units, rows, none, none)
+    more = row_bound_error(units, rows, none, none + 1e9) - row_bound_error(units, rows, none, none)
     assert float(more) > 1e9 * FLOAT64_UNIT * float(torch.maximum(-units.interval.lower, units.interval.upper).sum())
 
 
@@ -491,8 +487,7 @@ def test_a_search_is_on_balls_and_units_with_roundings(few: None, monkeypatch: p
 
     monkeypatch.setattr(module, "branch_and_bound", branch_and_bound)
     ball, x = pm.Ball(0.5, domain=(0.0, 1.0)), torch.rand(1, 4, generator=torch.Generator().manual_seed(1))
-    graph = network("clamped").to(x.device, torch.float32)
-    pm.overlap(graph, x, ball, groups=MASK, bounds=Exact(), rigorous=True)
+    pm.overlap(network("clamped").to(x.device, torch.float32), x, ball, groups=MASK, bounds=Exact(), rigorous=True)
     ((units, family),) = asked_for
     stated = ball.at(x, MASK)
     assert bool((family.lower < stated.lower.double() - 1e-8).all())
@@ -589,8 +584,7 @@ def test_lower_sides_are_lowered_and_scores_lie_in_their_intervals(few: None) ->
     assert over.points is not None
     forms = forms_of(graph(x), over.target, None, "margin")
     at_points_ = (graph(over.points.flatten(0, 1)) @ forms[0].T).amax(1)
-    lower = torch.cat([over.full_lower[:, None], over.frozen_lower], 1)[0]
-    assert bool((lower < at_points_ - 1e-7).all())
+    assert bool((torch.cat([over.full_lower[:, None], over.frozen_lower], 1)[0] < at_points_ - 1e-7).all())
     exact = exact_overlaps(graph, ball.at(x, MASK), forms)
     scores = exact[:, :1] - exact[:, 1:]
     assert bool((over.intervals[..., 0] <= scores).all() and (scores <= over.intervals[..., 1]).all())

@@ -1,7 +1,5 @@
 """One node of every scalar operation, and intervals on which it is defined."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -65,8 +63,7 @@ class Function:
 
 def points(x: Interval, count: int, jumps: tuple[float, ...] = ()) -> Tensor:
     """(count, *shape) evenly inside each interval, ends included, with both sides of every jump, rising."""
-    share = torch.linspace(0, 1, count, dtype=x.lower.dtype)[:, None]
-    inside = x.lower + share * (x.upper - x.lower)
+    inside = x.lower + torch.linspace(0, 1, count, dtype=x.lower.dtype)[:, None] * (x.upper - x.lower)
     at = torch.tensor(jumps, dtype=x.lower.dtype)
     sides = torch.cat([at, *(torch.nextafter(at, torch.full_like(at, end)) for end in (-inf, inf))])
     inside = torch.cat([inside, sides[:, None].expand(-1, inside.shape[1])])

@@ -1,7 +1,5 @@
 """Functions that jump, in whole networks: what torch itself computes, on both sides and to the last digits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -31,8 +29,7 @@ def around(place: float, width: float, dtype: torch.dtype) -> Tensor:
     """(n, 2): both inputs alike, evenly around the place and right beside it."""
     steps = torch.linspace(-1, 1, 201, dtype=dtype) * width
     ulp = torch.finfo(dtype).eps * (abs(place) + 1) * torch.arange(-4, 5, dtype=dtype)
-    offsets = torch.cat([steps, ulp[ulp.abs() <= width]])
-    return (place + offsets)[:, None].expand(-1, 2)
+    return (place + torch.cat([steps, ulp[ulp.abs() <= width]]))[:, None].expand(-1, 2)
 
 
 @pytest.mark.parametrize("width", [1.0, pytest.param(1e-3, marks=pytest.mark.whole), 1e-6])

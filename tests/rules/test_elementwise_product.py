@@ -1,7 +1,5 @@
 """Products of two values that move, matrix products of them and softmax: against points of their intervals."""
 
-from __future__ import annotations
-
 from itertools import product as every
 from math import inf
 
@@ -153,8 +151,7 @@ def test_an_interval_of_softmax_is_reached_and_far_out_stays_within_it() -> None
             assert bool(part.isfinite().all())
             assert bool((part >= 0).all()) or part is side.beta
     ends = rule(node).interval(node, wide)
-    assert float(ends.lower.min()) == 0.0
-    assert float(ends.upper.max()) == 1.0
+    assert (float(ends.lower.min()), float(ends.upper.max())) == (0.0, 1.0)
 
 
 def test_planes_are_never_looser_in_the_middle_than_the_interval_of_softmax() -> None:

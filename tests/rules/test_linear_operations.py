@@ -1,7 +1,5 @@
 """Linear operations as they stand in the traced networks: adjoint, interval and forms against the matrix."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -87,8 +85,7 @@ def test_the_magnitude_is_that_of_the_matrix(case: Case) -> None:
         weights, _ = matrices(node, shapes)
         reach = [random(2, *shape).abs() for shape in shapes]
         expected = sum((w.abs() @ r.flatten(1).T).T for w, r in zip(weights, reach, strict=True))
-        found = rule.magnitude(node, *reach).flatten(1)
-        torch.testing.assert_close(found, expected, msg=f"{node.op} {node.name}")
+        torch.testing.assert_close(rule.magnitude(node, *reach).flatten(1), expected, msg=f"{node.op} {node.name}")
         if node.op in UNSIGNED:
             assert node.weight is None, f"{node.op} {node.name}"
             assert all(bool((w >= 0).all()) for w in weights), f"{node.op} {node.name}"
@@ -163,5 +160,4 @@ def test_forms_keep_one_layout(shape: tuple[int, ...], groups: int) -> None:
     weight = random(*shape).to(memory_format=torch.channels_last)
     assert weight.is_contiguous()
     seen = (shape[1] * groups, 3 + shape[2], 3 + shape[3])
-    pulled = Filter(weight, (1, 1), (0, 0), (1, 1), groups).transposed(random(5, 6, 4, 4), seen)
-    assert pulled.is_contiguous()
+    assert Filter(weight, (1, 1), (0, 0), (1, 1), groups).transposed(random(5, 6, 4, 4), seen).is_contiguous()

@@ -1,7 +1,5 @@
 """Max pooling and the maximum of two branches: windows against brute force, lines against sampled points."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -37,8 +35,7 @@ WINDOWS = [
 
 def pool_node(window: Window) -> Node:
     attributes = window._asdict()
-    draft = Node("pool", "max_pool", ("x",), (), attributes=attributes)
-    out = compute(draft, torch.zeros(1, *window.shape))
+    out = compute(Node("pool", "max_pool", ("x",), (), attributes=attributes), torch.zeros(1, *window.shape))
     return Node("pool", "max_pool", ("x",), tuple(out.shape[1:]), attributes=attributes)
 
 
@@ -74,9 +71,7 @@ def test_the_candidates_are_the_window(window: Window) -> None:
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_pooling_stays_between_its_lines(window: Window, dtype: torch.dtype) -> None:
-    node = pool_node(window)
-    x = intervals(window.shape, dtype, seed=0)
-    check_lines(node, [x], dtype)
+    check_lines(pool_node(window), [intervals(window.shape, dtype, seed=0)], dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

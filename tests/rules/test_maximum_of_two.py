@@ -1,7 +1,5 @@
 """The larger of two values with bounds of their difference: against points that keep to all three intervals."""
 
-from __future__ import annotations
-
 import torch
 
 from proofmap.graph import Node
@@ -41,8 +39,7 @@ def drawn(seed: int) -> tuple[Interval, Interval, Interval, list[tuple[torch.Ten
         points.append((start_a + together + own_a * shares[1], start_b + together + own_b * shares[2]))
     a = Interval(start_a - common - own_a, start_a + common + own_a)
     b = Interval(start_b - common - own_b, start_b + common + own_b)
-    d = Interval(start_b - start_a - own_a - own_b, start_b - start_a + own_a + own_b)
-    return d, a, b, points
+    return Interval(start_b - start_a - own_a - own_b, start_b - start_a + own_a + own_b), a, b, points
 
 
 def relaxed(seed: int) -> tuple[MaximumPlanes, Interval, list[tuple[torch.Tensor, torch.Tensor]]]:
@@ -85,8 +82,7 @@ def test_where_the_difference_has_one_sign_the_larger_is_known() -> None:
         below = (1 - mixture.share) * at_a + mixture.share * at_b
         torch.testing.assert_close(above[known], y[known])
         torch.testing.assert_close(below[known], y[known])
-    largest = torch.where(d.lower >= 0, b.upper, a.upper)
-    assert bool((interval.upper[known] <= largest[known] + 1e-12).all())
+    assert bool((interval.upper[known] <= torch.where(d.lower >= 0, b.upper, a.upper)[known] + 1e-12).all())
 
 
 def test_an_interval_is_that_of_a_maximum_or_less() -> None:

@@ -1,7 +1,5 @@
 """The staircase of quantisation: ends near a tie, and lines against all corners of the staircase."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest
@@ -26,9 +24,7 @@ def rule() -> Round:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("step", "tie", "value"), [(1.0, 2.5, 2.0), (0.1, 0.25, 2.0), (0.02, -1.53, -77.0)])
-def test_an_end_within_rounding_of_a_tie_is_beyond_it(
-    step: float, tie: float, value: float, dtype: torch.dtype
-) -> None:
+def test_an_end_close_to_a_tie_is_beyond_it(step: float, tie: float, value: float, dtype: torch.dtype) -> None:
     at = torch.tensor([[tie]], dtype=dtype)
     below, above = (torch.nextafter(at, torch.full_like(at, end)) for end in (-inf, inf))
     for x in (Interval(at, at), Interval(below, below), Interval(above, above), Interval(below - step / 4, below)):

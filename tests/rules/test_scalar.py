@@ -1,7 +1,5 @@
 """Lines and ranges of functions of one scalar: valid at every point, and as close as lines can be."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -149,8 +147,7 @@ def test_s_shapes_agree_with_the_published_tangents(op: str) -> None:
             continue
         middle = (low + high) / 2
         slope, bias = published_above(op, low, high)
-        ours = float(lines.upper_slope[k]) * middle + float(lines.upper_bias[k])
-        assert ours <= slope * middle + bias + 1e-9
+        assert float(lines.upper_slope[k]) * middle + float(lines.upper_bias[k]) <= slope * middle + bias + 1e-9
         touches_left_of_middle = low < 0 < high and tangent_point(op, low, high) < middle
         if not touches_left_of_middle:
             assert float(lines.upper_slope[k]) == pytest.approx(slope, abs=1e-5)
@@ -252,8 +249,7 @@ def test_lines_carry_coefficients_back() -> None:
     (form,), bias = lines.pull(rows, owner)
     below = lines.lower_slope[owner] * x + low[owner]
     above = lines.upper_slope[owner] * x + lines.upper_bias[owner]
-    y = torch.where(rows > 0, above, below)
-    torch.testing.assert_close((rows * y).sum(1), (form * x).sum(1) + bias)
+    torch.testing.assert_close((rows * torch.where(rows > 0, above, below)).sum(1), (form * x).sum(1) + bias)
 
 
 @pytest.mark.parametrize(("op", "approximate"), [("silu", ""), ("gelu", "none"), ("gelu", "tanh"), ("mish", "")])

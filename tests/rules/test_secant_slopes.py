@@ -1,7 +1,5 @@
 """Changes of functions, and slopes between any two points of an interval."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -53,8 +51,7 @@ def test_slopes_are_no_wider_than_they_need_to_be(function: Function) -> None:
     x, node = function.intervals(200, torch.float64, seed=2), function.node(torch.float64)
     keeps_off = [(x.lower > k + 1e-3) | (x.upper < k - 1e-3) for k in function.jumps]
     vertical = (x.lower == 0) & (function.op == "sqrt")
-    fair = torch.stack([x.upper - x.lower > 0.01, ~vertical, *keeps_off]).all(0)
-    x = x.pick(fair)
+    x = x.pick(torch.stack([x.upper - x.lower > 0.01, ~vertical, *keeps_off]).all(0))
     slopes, at = function.rule.secant_slopes(node, x), points(x, 4001)
     value = compute(node, at)
     seen = torch.stack([(b - a) / (q - p) for (a, b), (p, q) in zip(pairwise(value), pairwise(at), strict=True)])
@@ -90,13 +87,10 @@ def test_no_change_is_outside(function: Function, dtype: torch.dtype) -> None:
 def test_the_second_point_counts_where_it_leaves_the_first_ones_interval() -> None:
     """x > 0 alone would leave max(z, 0) - max(x, 0) = d; z below 0 has another slope."""
     of = Node("f", "relu", ("x",), ())
-    x, z, d = (
-        Interval(torch.tensor([low]), torch.tensor([high])) for low, high in ((0.1, 1.0), (-1.0, 1.0), (-0.5, 0.0))
-    )
+    x, z, d = (Interval(torch.tensor([a]), torch.tensor([b])) for a, b in ((0.1, 1.0), (-1.0, 1.0), (-0.5, 0.0)))
     lines = rule().relax(changed(of), x, z, d)
     assert isinstance(lines, ChangeLines)
-    assert float(lines.lines.upper_slope) == 0.0
-    assert float(lines.lines.lower_slope) == 1.0
+    assert (float(lines.lines.upper_slope), float(lines.lines.lower_slope)) == (0.0, 1.0)
     never = Interval(torch.tensor([0.05]), torch.tensor([1.0]))  # z never gets there
     exact = rule().relax(changed(of), x, never, d)
     assert isinstance(exact, ChangeLines)
@@ -124,8 +118,7 @@ def test_a_pool_changes_by_no_more_than_what_it_reads() -> None:
     for _ in range(50):
         first = low + 0.5 * torch.rand(low.shape, generator=generator, dtype=low.dtype)
         change = d.lower + (d.upper - d.lower) * torch.rand(low.shape, generator=generator, dtype=low.dtype).round()
-        second = (first + change).clamp(low, low + 0.5)
-        value = compute(of, second) - compute(of, first)
+        value = compute(of, (first + change).clamp(low, low + 0.5)) - compute(of, first)
         assert bool((value >= lines.range.lower - 1e-12).all())
         assert bool((value <= lines.range.upper + 1e-12).all())
     form = torch.randn(4, 2, 3, 3, generator=generator, dtype=low.dtype)

@@ -2,8 +2,6 @@
 gradients reach it.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor
@@ -68,8 +66,7 @@ def test_a_number_beyond_its_range_counts_as_the_end(function: Function) -> None
     x = function.intervals(100, torch.float64, seed=9)
     free = function.rule.free(function.node(torch.float64), x)
     assert free is not None
-    beyond = free.most + 0.5 * (1 + free.most - free.least)
-    far, end = lines_at(function, x, beyond), lines_at(function, x, free.most)
+    far, end = lines_at(function, x, free.most + 0.5 * (1 + free.most - free.least)), lines_at(function, x, free.most)
     torch.testing.assert_close((far.lower_slope, far.upper_slope), (end.lower_slope, end.upper_slope))
 
 

@@ -1,7 +1,5 @@
 """Every nonlinear rule on numbers below the smallest normal one, and on intervals as narrow as floats allow."""
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement, product
 
 import pytest
@@ -33,8 +31,7 @@ def pairs(dtype: torch.dtype, low: float, high: float) -> Interval:
     index = torch.tensor(list(combinations_with_replacement(range(len(ladder)), 2)), dtype=torch.int64).view(-1, 2)
     at = torch.tensor([k for k in KINKS if low < k < high], dtype=dtype)
     up, down = (torch.nextafter(at, torch.full_like(at, float(end))) for end in ("inf", "-inf"))
-    lower = torch.cat([ladder[index[:, 0]], at, down, down])
-    return Interval(lower, torch.cat([ladder[index[:, 1]], up, at, up]))
+    return Interval(torch.cat([ladder[index[:, 0]], at, down, down]), torch.cat([ladder[index[:, 1]], up, at, up]))
 
 
 def slack(dtype: torch.dtype, *values: Tensor) -> Tensor:

@@ -3,8 +3,6 @@
 Both workers meet in their first chunk. Then the second node is killed, and no other comes in its place.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

@@ -1,7 +1,5 @@
 """A small data set, and helpers of the run tests."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -81,8 +79,7 @@ def digits_model() -> Model:
 
 
 def job(**changes: Any) -> Job:
-    settings = {"ball": pm.Ball(EPS, domain=(0.0, 1.0)), "groups": pm.groups.grid(4), "chunk": 4, **changes}
-    return Job(**settings)
+    return Job(**{"ball": pm.Ball(EPS, domain=(0.0, 1.0)), "groups": pm.groups.grid(4), "chunk": 4, **changes})
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -1,7 +1,5 @@
 """Stored attained points of a run: every lower bound is the network's value at its point."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +72,7 @@ def test_points_come_back_bit_for_bit(tmp_path: Path) -> None:
     points = x[:, None] + draw.normal(size=(3, 5, 2, 4)).astype(np.float32).round()
     points[2, 1:] = np.where(mask[2] == np.arange(4)[:, None, None], x[2], points[2, 0])  # all other entries are equal
     points[0, 3, 0, 1], points[0, 0, 0, 1] = -0.0, 0.0
-    found = pack_points([points[0], None, points[2]], [*x], [*mask])
-    save_file(found, tmp_path / "c.safetensors")
+    save_file(pack_points([points[0], None, points[2]], [*x], [*mask]), tmp_path / "c.safetensors")
     for row in (0, 2):
         again = unpack_points(tmp_path / "c.safetensors", row, mask[row], 4)
         np.testing.assert_array_equal(again.view(np.uint32), points[row].view(np.uint32))

@@ -1,14 +1,11 @@
 """Forged chunks with matching hashes: every reader refuses impossible values, and a resumed run repeats the chunk."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -23,16 +20,12 @@ from proofmap.runs.manifest import manifest_digest
 from tests.cli.invoke import called
 from tests.runs.setting import Digits, Interrupted, contents, digits_model, job
 
+pytestmark = pytest.mark.usefixtures("without_drawings")
+
 FAILED = 5  # in chunk 1, as its row 1
 COUNT = 10
 Arrays = dict[str, Any]
 Change = Callable[[Arrays, dict[str, Any]], object]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_drawings() -> Iterator[None]:
-    with patch("proofmap.runs.totals_figure.draw", lambda totals: b""):
-        yield
 
 
 def explained(out: Path, **settings: Any) -> Path:
@@ -141,8 +134,7 @@ def test_swapped_chunks_are_computed_again(folder: Path, tmp_path: Path) -> None
             first, second = (said["chunks"][key] for key in "01")
             if files:
                 paths = [to / entry["file"] for entry in (first, second)]
-                held = [path.read_bytes() for path in paths]
-                for path, content in zip(paths, reversed(held), strict=True):
+                for path, content in zip(paths, reversed([path.read_bytes() for path in paths]), strict=True):
                     path.write_bytes(content)
                 first["sha256"], second["sha256"] = second["sha256"], first["sha256"]
             else:
@@ -163,8 +155,7 @@ def test_rows_of_other_samples_are_computed_again(tmp_path: Path) -> None:
         run(Digits(8), digits_model(), job(), tmp_path / name, progress=False, shuffle=True)
     whole = contents(tmp_path / "whole")
     paths = [tmp_path / "swapped" / "chunks" / f"{k:06d}.safetensors" for k in range(2)]
-    held = [path.read_bytes() for path in paths]
-    for path, content in zip(paths, reversed(held), strict=True):
+    for path, content in zip(paths, reversed([path.read_bytes() for path in paths]), strict=True):
         path.write_bytes(content)
 
     def swap(said: Any) -> None:

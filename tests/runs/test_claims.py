@@ -1,7 +1,5 @@
 """The statements of a run follow from its rows: changed manifests are refused, and shares name their totals."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil
@@ -159,8 +157,7 @@ def test_another_model_is_refused_for_runs_too(folder: Path, tmp_path: Path) -> 
 def test_every_share_names_its_total_and_failures_are_not_proven(folder: Path) -> None:
     results = Results.open(folder)
     found = total(results)
-    fine = ~np.isnan(results["full"])
-    proven = fine & (results["full"] < 0)
+    proven = ~np.isnan(results["full"]) & (results["full"] < 0)
     right = results["label"] == results["predicted"]
     n = int(proven.sum())
     assert 0 < n < COUNT - 2
@@ -212,8 +209,7 @@ def test_totals_are_drawn_into_given_axes(folder: Path) -> None:
 )
 def test_the_axis_names_the_bounded_value(changes: dict[str, Any], named: str, tmp_path: Path) -> None:
     """Zero is marked only if it decides the class."""
-    found = run(Digits(1), digits_model(), job(**changes), tmp_path, progress=False)
-    (panel,) = found.plot(panels="overlaps").axes
+    (panel,) = run(Digits(1), digits_model(), job(**changes), tmp_path, progress=False).plot(panels="overlaps").axes
     assert panel.get_xlabel() == named
     assert len(panel.lines) == ("AO(B)" in named)
 
@@ -249,8 +245,7 @@ def test_column_names_state_the_kind_of_bound(method: str, settings: dict[str, A
     if method == "probable":
         work = replace(work, ball=pm.Ball(EPS, norm=2))
     totals = run(Digits(2), digits_model(), work, tmp_path / "run", progress=False)
-    sure = totals.json().get("level")
-    assert sure == (0.999 if method == "probable" else None)
+    assert totals.json().get("level") == (0.999 if method == "probable" else None)
     assert method != "probable" or totals.refuted is None
     assert ("with probability 99.9 %: least" in totals.text()) == (method == "probable")
     results = Results.open(tmp_path / "run")

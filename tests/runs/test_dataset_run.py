@@ -1,12 +1,9 @@
 """Runs in this process: files, resumption, refused arguments, and invalid samples."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -23,16 +20,11 @@ from proofmap.storage.resumable_folder import locked, write_piece
 from tests.runs.setting import COUNT, EPS, Digits, Interrupted, contents, digits_model, job, nan_digit
 from tests.sources.files import GREY
 
+pytestmark = pytest.mark.usefixtures("without_drawings")
+
 
 def digits_run(out: Path, samples: Digits | None = None, work: Job | None = None, **settings: Any) -> Totals:
     return run(samples or Digits(), digits_model(), work or job(), out, progress=False, **settings)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_drawings() -> Iterator[None]:
-    """Replace the figures, which take longer than these runs."""
-    with patch("proofmap.runs.totals_figure.draw", lambda totals: b""):
-        yield
 
 
 @pytest.fixture(scope="module")

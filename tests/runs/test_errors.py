@@ -1,7 +1,5 @@
 """Runs store the standard errors of scores that are means over random draws."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

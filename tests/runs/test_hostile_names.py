@@ -1,14 +1,10 @@
 """Samples with file names that are difficult for formats or readers, through every output."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -20,6 +16,8 @@ from proofmap.runs import Results
 from tests.cli.invoke import called
 from tests.sources.files import write_linear
 from tests.storage.test_exported_tables import read_back
+
+pytestmark = pytest.mark.usefixtures("without_drawings")
 
 LONG = 240 * "n" + ".npy"
 NAMES = [
@@ -33,12 +31,6 @@ NAMES = [
     LONG.encode(),
 ]
 BAD = b"=bad\xff.npy"  # no sample
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_drawings() -> Iterator[None]:
-    with patch("proofmap.runs.totals_figure.draw", lambda totals: b""):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Results inside the folder of the samples: a second start finds the same samples."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A run on a real Ray cluster of two workers, one of which is killed in the middle of a chunk."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -136,8 +134,7 @@ def test_a_sample_that_kills_every_worker_ends_the_run(
         patch.setattr("proofmap.runs.cluster._MAX_LOST_WORKERS", 1)
         with pytest.raises(ProofmapError, match=rf"chunk {deadly}, alone at a worker, lost it 2 times .*: what is"):
             run(samples, digits_model(), job(), tmp_path, progress=False, engine=Ray(workers=1))
-    kept = sorted((tmp_path / "chunks").iterdir())
-    assert kept
+    assert sorted((tmp_path / "chunks").iterdir())
     samples.asked.clear()
     run(samples, digits_model(), job(), tmp_path, progress=False)
     assert len(set(samples.asked)) < len(samples)
@@ -182,16 +179,20 @@ def test_errors_keep_their_type(cluster: str, tmp_path: Path, monkeypatch: pytes
             run(Digits(2), digits_model(), job(), tmp_path, progress=False, engine=Ray(workers=1))
 
 
+def local_run(folder: Path, count: int, chunk: int) -> list[str]:
+    """Run some digits here, into `local`; return the command for the same run by Ray, into `ray`."""
+    data, model = folder / "digits.npz", read_model("zoo:mnist_mlp")
+    np.savez(data, images=Digits().images[:count].numpy())
+    run(open_samples([data], model.preparation), model, job(chunk=chunk), folder / "local", progress=False)
+    command = [sys.executable, "-m", "proofmap", "run", str(data), "--model", "zoo:mnist_mlp", "--chunk", str(chunk)]
+    return [*command, "--eps", str(EPS), "--groups", "grid:4", "--out", str(folder / "ray"), "--engine", "ray"]
+
+
 def test_the_command_joins_a_cluster_and_goes_on(cluster: str, tmp_path: Path) -> None:
     """A cluster that completes a partial run gives the same files as one uninterrupted run."""
-    data = tmp_path / "digits.npz"
-    np.savez(data, images=Digits().images[:6].numpy())
-    model = read_model("zoo:mnist_mlp")
-    run(open_samples([data], model.preparation), model, job(chunk=2), tmp_path / "local", progress=False)
+    command = local_run(tmp_path, 6, 2)
     keep_first_chunk(tmp_path / "local", tmp_path / "ray")
-    command = [sys.executable, "-m", "proofmap", "run", str(data), "--model", "zoo:mnist_mlp", "--chunk", "2"]
-    command += ["--eps", str(EPS), "--groups", "grid:4", "--out", str(tmp_path / "ray")]
-    command += ["--engine", "ray", "--address", cluster, "--workers", "1"]
+    command += ["--address", cluster, "--workers", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert sorted(workers(tmp_path / "ray")) == [1, 2]
@@ -199,12 +200,7 @@ def test_the_command_joins_a_cluster_and_goes_on(cluster: str, tmp_path: Path) -
 
 
 def test_the_command_alone_starts_a_cluster_of_this_machine(tmp_path: Path) -> None:
-    data = tmp_path / "digits.npz"
-    np.savez(data, images=Digits().images[:2].numpy())
-    model = read_model("zoo:mnist_mlp")
-    run(open_samples([data], model.preparation), model, job(chunk=1), tmp_path / "local", progress=False)
-    command = [sys.executable, "-m", "proofmap", "run", str(data), "--model", "zoo:mnist_mlp", "--chunk", "1"]
-    command += ["--eps", str(EPS), "--groups", "grid:4", "--out", str(tmp_path / "ray"), "--engine", "ray"]
+    command = local_run(tmp_path, 2, 1)
     alone = {**os.environ, **SETTINGS, "RAY_ADDRESS": "local"}  # a cluster that no other test uses
     done = subprocess.run(command, env=alone, capture_output=True, text=True, check=False, timeout=3 * PATIENCE)
     assert done.returncode == 0, done.stderr

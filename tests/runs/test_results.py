@@ -1,7 +1,5 @@
 """Results as arrays, totals and exports, and changed files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable
@@ -314,9 +312,7 @@ def test_a_manifest_does_not_lead_out_of_its_folder(folder: Path, tmp_path: Path
         (lambda found: found.update(chunks=[]), r"is no manifest of a run \(AttributeError"),
     ],
 )
-def test_a_foreign_manifest_is_refused(
-    folder: Path, tmp_path: Path, change: Callable[[Any], object], message: str
-) -> None:
+def test_foreign_manifests_fail(folder: Path, tmp_path: Path, change: Callable[[Any], object], message: str) -> None:
     copied(folder, tmp_path)
     changed(tmp_path, change)
     with pytest.raises(FileError, match=message):

@@ -1,10 +1,7 @@
 """Certificates of a run: one per row, accepted by the checker, and computed only once."""
 
-from __future__ import annotations
-
 import json
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -25,12 +22,7 @@ from proofmap.sources import read_model
 from tests.runs.setting import Digits, contents, digits_model, job, nan_digit
 from tests.sources.files import write_linear
 
-
-@pytest.fixture(scope="module", autouse=True)
-def without_drawings() -> Iterator[None]:
-    """Replace the figures, which take longer than these runs."""
-    with patch("proofmap.runs.totals_figure.draw", lambda totals: b""):
-        yield
+pytestmark = pytest.mark.usefixtures("without_drawings")
 
 
 def certified(out: Path, work: Job | None = None, samples: Any = None) -> dict[str, Any]:

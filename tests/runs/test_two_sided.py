@@ -1,7 +1,5 @@
 """Runs with lower and upper bounds: chunks, totals, exports and pages have intervals; other runs have none."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path

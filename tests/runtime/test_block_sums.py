@@ -1,7 +1,5 @@
 """Sums of products in blocks are the sums, and a product passes few additions."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Kernels that torch compiles."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Lock

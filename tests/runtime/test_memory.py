@@ -1,7 +1,5 @@
 """The budget: where it comes from, pieces that fit, halving when they do not."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess
@@ -24,8 +22,7 @@ from tests.peak import with_peak
 
 
 def test_the_default_is_a_part_of_what_is_free() -> None:
-    found = budget(None, torch.device("cpu"))
-    assert 0 < found <= psutil.virtual_memory().total / 2
+    assert 0 < budget(None, torch.device("cpu")) <= psutil.virtual_memory().total / 2
 
 
 def test_what_the_user_says_counts() -> None:

@@ -1,7 +1,5 @@
 """Overlaps as they are printed: rounded to the side on which they stay true."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 

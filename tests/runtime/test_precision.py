@@ -1,7 +1,5 @@
 """TF32, bf16 and autocast never enter a bound, and the user's settings are as before."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

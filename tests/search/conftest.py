@@ -1,7 +1,5 @@
 """Fixtures that interrupt the threads of searches."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Shared parts of the search tests: tiny networks as units, and points of parts of their balls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -21,6 +19,7 @@ from proofmap.graph.ops import compute
 from proofmap.rules import Interval
 from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.exact import units_of_balls
+from proofmap.search.frontier import MEMBER_GAP_DIVISOR, SearchResult
 from proofmap.search.unstable_units import Units
 from proofmap.verify.objective import forms_of
 from tests.bounds.setting import BUDGET
@@ -51,9 +50,8 @@ class Setting:
 def hidden_of(graph: Graph, family: Family, *, rigorous: bool = False) -> dict[str, Interval]:
     """Return intervals of the hidden nodes on the balls, by CROWN."""
     row = family.x.new_zeros(family.count, 1, graph.classes)
-    return solve_plans(graph, Cases(family), row, Backward(), "one-pass", BUDGET, rigorous=rigorous, keep_hidden=True)[
-        1
-    ]
+    plans = solve_plans(graph, Cases(family), row, Backward(), "one-pass", BUDGET, rigorous=rigorous, keep_hidden=True)
+    return plans[1]
 
 
 def _dense(*sizes: int, bend: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
@@ -167,3 +165,52 @@ def exact_overlaps(graph: Graph, family: Family, forms: Tensor) -> Tensor:
         least = float((graph(single.x + points(single, generator)) @ rows.T).max())
         exact.append(largest(graph, single, rows.numpy(), least))
     return torch.tensor(exact, dtype=torch.float64).view(family.count, family.members)
+
+
+# --- both searches ---
+
+CLOSE = GAP / MEMBER_GAP_DIVISOR
+CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory")  # torch's words for a CPU
+
+
+@cache
+def truth(name: str, ball: str, seed: int) -> Tensor:
+    """Return the exact overlaps (1 + G,) of the members."""
+    one = setting(name, ball, seed)
+    return exact_overlaps(one.graph, one.family, one.forms[None])[0]
+
+
+def hard() -> tuple[Setting, Tensor]:
+    """Return a problem that needs several batches."""
+    return setting("dense", "box", 2), truth("dense", "box", 2)
+
+
+def assert_exact(found: SearchResult, exact: Tensor, slack: float = 1e-9) -> None:
+    """Check that a search has ended by itself at the exact values."""
+    assert found.stopped == ""
+    assert bool(((found.upper >= exact - slack) & (found.upper <= exact + CLOSE)).all())
+
+
+def check_enough(searched: Callable[..., SearchResult]) -> None:
+    """Check that a search ends early where a looser bound is enough, or where nothing can be."""
+    one, exact = hard()
+    above = float(exact.max()) + 0.05
+    found = searched(one, exact - 9, enough=above)
+    assert found.stopped == ""
+    assert bool(((found.upper >= exact - 1e-9) & (found.upper <= above)).all())
+    assert found.parts < searched(one, exact - CLOSE / 2).parts
+    refuted = searched(one, exact - CLOSE / 2, enough=float(exact[0]) - 0.1)
+    assert refuted.stopped == "refuted"
+    assert bool((refuted.upper >= exact - 1e-9).all())
+
+
+def breaking(usual: Callable[..., Any], count: int, error: BaseException) -> Callable[..., Any]:
+    """Return a function that raises an error when it is called for the count-th time."""
+    calls = iter(range(1, 10**9))
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == count:
+            raise error
+        return usual(*args, **kwargs)
+
+    return broken

@@ -1,7 +1,5 @@
 """Maxima of linear forms on flat balls agree with those of the family."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -39,5 +37,4 @@ def test_without_groups_there_is_one_member() -> None:
     assert balls.members == 1
     assert balls.maximise(form, torch.zeros(1, dtype=torch.int64))[0].tolist() == [1.5]
     assert balls.member_suprema(form).tolist() == [[1.5]]
-    there = balls.to(torch.float64)
-    assert there.member_suprema(form.double()).dtype == torch.float64
+    assert balls.to(torch.float64).member_suprema(form.double()).dtype == torch.float64

@@ -1,7 +1,5 @@
 """β-CROWN bounds of rows hold at every point of a part for any parameters; Adam follows the exact gradient."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -73,8 +71,7 @@ def test_it_meets_the_network_where_nothing_is_open() -> None:
 
 
 def test_units_from_a_column_on_are_left_out() -> None:
-    one = setting("dense")
-    units = one.units
+    units = setting("dense").units
     level = units.levels[1]
     x = Interval(units.interval.lower[None], units.interval.upper[None])
     lines, none = unit_lines(units, x, ParameterChoice.start(x).slopes), torch.zeros_like(x.lower)

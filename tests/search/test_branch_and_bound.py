@@ -1,10 +1,7 @@
 """Branch and bound reaches the exact overlaps of tiny networks; if it stops earlier, its upper bounds hold."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
-from functools import cache
 from importlib import import_module
 from math import inf
 from typing import Any
@@ -16,32 +13,34 @@ from torch import Tensor
 from proofmap.rules import Interval
 from proofmap.search import branching, tightening
 from proofmap.search.branch_and_bound import SearchTree, Stage, branch_and_bound
-from proofmap.search.frontier import MEMBER_GAP_DIVISOR, OpenLeaves, SearchResult, StoppingRule
+from proofmap.search.frontier import OpenLeaves, SearchResult, StoppingRule
 from proofmap.search.unstable_units import repeat_interval, round_outward
-from tests.search.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
+from tests.search.setting import (
+    CLOSE,
+    CPU,
+    GAP,
+    STRAIGHT,
+    Setting,
+    assert_exact,
+    breaking,
+    check_enough,
+    hard,
+    points,
+    run,
+    setting,
+    truth,
+)
 
 module = import_module("proofmap.search.branch_and_bound")  # the imported function has the same name
 
 pytestmark = pytest.mark.slow  # a minute
 
-CLOSE = GAP / MEMBER_GAP_DIVISOR
 BOXES = [
     *((name, "box", seed) for name in STRAIGHT for seed in (1, 2)),
     ("dense", "half", 1),
     ("clamped", "relative", 2),
 ]
-OTHERS = [
-    ("pooled", "octahedron", 2),
-    ("branched", "octahedron", 1),
-    ("dense", "sphere", 1),
-]
-
-
-@cache
-def truth(name: str, ball: str, seed: int) -> Tensor:
-    """Return the exact overlaps (1 + G,) of the members."""
-    one = setting(name, ball, seed)
-    return exact_overlaps(one.graph, one.family, one.forms[None])[0]
+OTHERS = [("pooled", "octahedron", 2), ("branched", "octahedron", 1), ("dense", "sphere", 1)]
 
 
 SOON = ((0.0, 2), (0.0, 16))  # intervals are made closer at once
@@ -62,9 +61,7 @@ def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int, s
     """Lower bounds lie slightly below the exact values, so that only an exact search can close the gap."""
     one, exact = setting(name, ball, seed), truth(name, ball, seed)
     found = searched(one, exact - CLOSE / 2, stages=stages)
-    assert found.stopped == ""
-    assert bool((found.upper >= exact - 1e-6).all())
-    assert bool((found.upper <= exact + CLOSE).all())
+    assert_exact(found, exact, 1e-6)
     assert found.parts > 1
 
 
@@ -80,9 +77,7 @@ def test_a_tree_goes_on_where_ends_come_little_closer(worth: float, monkeypatch:
     monkeypatch.setattr(SearchTree, "bound_root", bound_root)
     found = searched(one, exact - CLOSE / 2, stages=SOON)
     assert (len(planted) > 1) == (worth > 0)
-    assert found.stopped == ""
-    assert bool((found.upper >= exact - 1e-6).all())
-    assert bool((found.upper <= exact + CLOSE).all())
+    assert_exact(found, exact, 1e-6)
 
 
 @pytest.mark.parametrize(("name", "above"), [("smooth", 0.046), ("both", 0.0035)])
@@ -117,14 +112,7 @@ def test_points_that_are_offered_are_taken_into_account() -> None:
     goal = StoppingRule(GAP, time.monotonic() + NEVER, 2**30)
     found = branch_and_bound(units, one.balls, exact - 1, goal, offer, lambda *_: None)
     assert seen
-    assert found.stopped == ""
-    assert bool((found.upper >= exact - 1e-9).all())
-    assert bool((found.upper <= exact + CLOSE).all())
-
-
-def hard() -> tuple[Setting, Tensor]:
-    """Return a problem that needs several batches."""
-    return setting("dense", "box", 2), truth("dense", "box", 2)
+    assert_exact(found, exact)
 
 
 @pytest.mark.parametrize("goal", [{"seconds": 0.15}, {"memory": 1}])
@@ -141,9 +129,6 @@ def test_without_any_time_the_first_bound_stands() -> None:
     found = searched(one, exact - 9, seconds=-1.0)
     assert found.stopped == "time"
     assert bool((found.upper >= exact - 1e-9).all())
-
-
-CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory")  # as torch says it there
 
 
 ERRORS = {"interrupted": KeyboardInterrupt(), "memory": MemoryError(), "torch": CPU}
@@ -175,16 +160,7 @@ def test_whatever_breaks_a_step_off_what_is_proven_holds(
     usual = getattr(place, where)
     stopped = set()
     for count in (1, 2, 5, 13, 34):
-        calls = 0
-
-        def broken(*args: Any, **kwargs: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls == count:  # noqa: B023
-                raise error
-            return usual(*args, **kwargs)
-
-        monkeypatch.setattr(place, where, broken)
+        monkeypatch.setattr(place, where, breaking(usual, count, error))
         found = searched(one, exact - CLOSE / 2, stages=stages)
         assert bool((found.upper >= exact - 1e-9).all()), count
         stopped.add(found.stopped)
@@ -212,34 +188,21 @@ def test_leaves_are_lost_at_no_moment(where: str, after: bool, count: int, monke
         return result
 
     monkeypatch.setattr(OpenLeaves, where, broken)
-    found = searched(one, exact - CLOSE / 2)
-    assert bool((found.upper >= exact - 1e-9).all())
+    assert bool((searched(one, exact - CLOSE / 2).upper >= exact - 1e-9).all())
 
 
 def test_what_is_enough_need_not_be_closer() -> None:
-    one, exact = hard()
-    whole = searched(one, exact - CLOSE / 2)
-    above = float(exact.max()) + 0.05
-    found = searched(one, exact - 9, enough=above)
-    assert found.stopped == ""
-    assert bool((found.upper >= exact - 1e-9).all())
-    assert float(found.upper.max()) <= above
-    assert found.parts < whole.parts
-    refuted = searched(one, exact - CLOSE / 2, enough=float(exact[0]) - 0.1)
-    assert refuted.stopped == "refuted"
-    assert bool((refuted.upper >= exact - 1e-9).all())
+    check_enough(searched)
 
 
 def test_parts_are_kept_in_float32_and_no_closer() -> None:
-    generator = torch.Generator().manual_seed(0)
-    ends = torch.randn(2, 99, 5, generator=generator, dtype=torch.float64)
+    ends = torch.randn(2, 99, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     found = round_outward(Interval(ends.amin(0), ends.amax(0)))
     assert found.lower.dtype == torch.float32
     assert bool((found.lower.double() <= ends.amin(0)).all() and (found.upper.double() >= ends.amax(0)).all())
     torch.testing.assert_close(found.lower.double(), ends.amin(0), rtol=1e-6, atol=0)
     exact = Interval(torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
-    assert round_outward(exact).lower.item() == 0.0
-    assert round_outward(exact).upper.item() == 1.0
+    assert (round_outward(exact).lower.item(), round_outward(exact).upper.item()) == (0.0, 1.0)
 
 
 def test_both_halves_of_a_part_cover_it() -> None:
@@ -259,9 +222,7 @@ def test_both_halves_of_a_part_cover_it() -> None:
 def test_batches_fit_into_the_memory() -> None:
     one = setting("dense")
     batches = [
-        SearchTree(
-            one.units, one.balls, torch.zeros(4, dtype=torch.float64), StoppingRule(GAP, 0.0, memory), _none
-        ).batch
+        SearchTree(one.units, one.balls, torch.zeros(4).double(), StoppingRule(GAP, 0.0, memory), _none).batch
         for memory in (1, 2**20, 2**40)
     ]
     assert batches[0] == 8 < batches[1] < batches[2] == 256
@@ -286,5 +247,4 @@ def test_whatever_is_chosen_to_be_split_what_is_proven_holds(monkeypatch: pytest
 
     monkeypatch.setattr(SearchTree, "_choose_units", choose_units)
     monkeypatch.setattr(SearchTree, "_target_member", member)
-    found = searched(one, exact - CLOSE / 2, seconds=2.0)
-    assert bool((found.upper >= exact - 1e-9).all())
+    assert bool((searched(one, exact - CLOSE / 2, seconds=2.0).upper >= exact - 1e-9).all())

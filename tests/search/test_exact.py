@@ -1,7 +1,5 @@
 """Exact overlaps of tiny networks: lower and upper bounds meet at the exact value, for every ball and objective."""
 
-from __future__ import annotations
-
 from _thread import interrupt_main
 from functools import cache
 from importlib import import_module
@@ -46,8 +44,7 @@ def inputs(count: int = 1, seed: int = 1) -> Tensor:
 
 
 def sides(over: Overlap) -> tuple[Tensor, Tensor]:
-    lower = torch.cat([over.full_lower[:, None], over.frozen_lower], 1)
-    return lower, torch.cat([over.full[:, None], over.frozen], 1)
+    return torch.cat([over.full_lower[:, None], over.frozen_lower], 1), torch.cat([over.full[:, None], over.frozen], 1)
 
 
 def met(over: Overlap, exact: Tensor, gap: float = GAP) -> None:
@@ -82,8 +79,7 @@ def test_for_every_question(question: dict[str, Any]) -> None:
 @pytest.mark.parametrize("half", ["+", "-"])
 def test_in_float32(half: Literal["+", "-"]) -> None:
     precise, x, ball = network("dense"), inputs().float(), pm.Ball(0.5, half=half)
-    graph = precise.to(torch.device("cpu"), torch.float32)
-    over = pm.overlap(graph, x, ball, groups=MASK, bounds=Exact())
+    over = pm.overlap(precise.to(torch.device("cpu"), torch.float32), x, ball, groups=MASK, bounds=Exact())
     assert over.full.dtype == torch.float32
     exact = exact_overlaps(
         precise, ball.at(x.double(), MASK), forms_of(precise(x.double()), over.target, None, "margin")
@@ -226,9 +222,8 @@ def test_a_sample_without_memory_is_not_the_end_of_the_others(
         return usual(*args)
 
     monkeypatch.setattr(place, name, broken)
-    monkeypatch.setattr(
-        module, "_MAX_BOX_VARIABLES", 0
-    )  # or else boxes of inputs go on where a tree of units lacks memory
+    # or else boxes of inputs go on where a tree of units lacks memory
+    monkeypatch.setattr(module, "_MAX_BOX_VARIABLES", 0)
     closing, _, exact = searched(4, Exact(), workers=workers)
     stopped = [""] * 4 if where == "a point" else [""] * 3 + ["memory"]
     assert sorted(one.stopped for one in closing.results) == stopped

@@ -1,7 +1,5 @@
 """Open leaves behave like a plain list sorted by urgency."""
 
-from __future__ import annotations
-
 import random
 from math import inf
 

@@ -1,10 +1,7 @@
 """Input splitting reaches the exact overlaps of tiny networks; if it stops earlier, its upper bounds hold."""
 
-from __future__ import annotations
-
 import time
 from fractions import Fraction
-from functools import cache
 from math import inf
 from typing import Any
 
@@ -18,7 +15,7 @@ from proofmap.errors import RoomError
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import add_rounded_down
 from proofmap.search import input_splitting
-from proofmap.search.frontier import MEMBER_GAP_DIVISOR, Frontier, SearchResult, StoppingRule
+from proofmap.search.frontier import Frontier, SearchResult, StoppingRule
 from proofmap.search.input_splitting import (
     BallGeometry,
     BoxTree,
@@ -27,28 +24,31 @@ from proofmap.search.input_splitting import (
     varying_variables,
 )
 from tests.bounds.setting import BUDGET
-from tests.search.setting import GAP, Setting, exact_overlaps, points, setting
+from tests.search.setting import (
+    CLOSE,
+    CPU,
+    GAP,
+    Setting,
+    assert_exact,
+    breaking,
+    check_enough,
+    exact_overlaps,
+    hard,
+    points,
+    setting,
+    truth,
+)
 
 pytestmark = pytest.mark.slow  # half a minute
 
-CLOSE = GAP / MEMBER_GAP_DIVISOR
 KNOWN = 99.0
-
-
-@cache
-def truth(name: str, ball: str, seed: int) -> Tensor:
-    """Return the exact overlaps (1 + G,) of the members."""
-    one = setting(name, ball, seed)
-    return exact_overlaps(one.graph, one.family, one.forms[None])[0]
 
 
 def asked(one: Setting) -> InputSplittingProblem:
     return InputSplittingProblem(one.graph, one.family, one.forms, BUDGET, varying_variables(one.family))
 
 
-def searched(
-    one: Setting, reached: Tensor, seconds: float = 1e6, known: Tensor | None = None, **goal: Any
-) -> SearchResult:
+def searched(one: Setting, reached: Tensor, seconds: float = 1e6, known: Any = None, **goal: Any) -> SearchResult:
     """Search with fixed lower bounds, which offered points do not improve."""
     aim = StoppingRule(**{"gap": GAP, "deadline": time.monotonic() + seconds, "memory": 2**30, **goal})
     above = torch.full_like(reached, KNOWN) if known is None else known
@@ -71,15 +71,8 @@ def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int) -
     """Lower bounds lie slightly below the exact values, so that only an exact search can close the gap."""
     one, exact = setting(name, ball, seed), truth(name, ball, seed)
     found = searched(one, exact - CLOSE / 2)
-    assert found.stopped == ""
-    assert bool((found.upper >= exact - 1e-9).all())
-    assert bool((found.upper <= exact + CLOSE).all())
+    assert_exact(found, exact)
     assert found.parts > 4
-
-
-def hard() -> tuple[Setting, Tensor]:
-    """Return a problem that needs several batches."""
-    return setting("dense", "box", 2), truth("dense", "box", 2)
 
 
 def test_it_says_the_same_every_time() -> None:
@@ -196,9 +189,7 @@ def test_points_that_are_offered_are_taken_into_account() -> None:
     with torch.no_grad():
         found = split_inputs(asked(one), torch.full_like(exact, KNOWN), exact - 1, goal, offer, lambda *_: None)
     assert seen
-    assert found.stopped == ""
-    assert bool((found.upper >= exact - 1e-9).all())
-    assert bool((found.upper <= exact + CLOSE).all())
+    assert_exact(found, exact)
 
 
 @pytest.mark.parametrize("goal", [{"seconds": -1.0}, {"memory": 1}])
@@ -208,9 +199,6 @@ def test_what_is_used_up_ends_it_with_what_is_proven(goal: dict[str, Any]) -> No
     assert found.stopped == ("memory" if "memory" in goal else "time")
     assert bool((found.upper >= exact - 1e-9).all())
     assert bool((found.upper < KNOWN).all())
-
-
-CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory")  # as torch says it there
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), CPU, RoomError("out of memory")], ids=repr)
@@ -223,16 +211,7 @@ def test_whatever_breaks_a_step_off_what_is_proven_holds(
     one, exact = hard()
     usual = getattr(place, name)
     for count in (1, 2, 4):
-        calls = 0
-
-        def broken(*args: Any, **kwargs: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls == count:  # noqa: B023
-                raise error
-            return usual(*args, **kwargs)
-
-        monkeypatch.setattr(place, name, broken)
+        monkeypatch.setattr(place, name, breaking(usual, count, error))
         found = searched(one, exact - CLOSE / 2)
         assert found.stopped == ("interrupted" if isinstance(error, KeyboardInterrupt) else "memory")
         assert bool((found.upper >= exact - 1e-9).all()), count
@@ -247,17 +226,7 @@ def test_another_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_enough_need_not_be_closer() -> None:
-    one, exact = hard()
-    whole = searched(one, exact - CLOSE / 2)
-    above = float(exact.max()) + 0.05
-    found = searched(one, exact - 9, enough=above)
-    assert found.stopped == ""
-    assert bool((found.upper >= exact - 1e-9).all())
-    assert float(found.upper.max()) <= above
-    assert found.parts < whole.parts
-    refuted = searched(one, exact - CLOSE / 2, enough=float(exact[0]) - 0.1)
-    assert refuted.stopped == "refuted"
-    assert bool((refuted.upper >= exact - 1e-9).all())
+    check_enough(searched)
 
 
 def test_members_that_are_known_are_not_searched() -> None:
@@ -278,16 +247,12 @@ def test_a_member_that_freezes_nothing_that_moves_is_the_ball_itself() -> None:
     reached = exact - CLOSE / 2
     reached[2] -= 1  # though it is B's, less was met
     found = searched(Setting(one.graph, family, one.forms), reached)
-    assert found.stopped == ""
-    assert bool((found.upper >= exact - 1e-9).all())
-    assert bool((found.upper <= exact + CLOSE).all())
+    assert_exact(found, exact)
     assert float(found.upper[2]) <= float(found.upper[0])
 
 
 @pytest.mark.parametrize(("bend", "seed"), [(nn.ReLU, 4), pytest.param(nn.Tanh, 4, marks=pytest.mark.slow)])
-def test_networks_without_units_are_closed_as_well(
-    bend: type[nn.Module], seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_networks_without_units_are_closed(bend: type[nn.Module], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A padded pool: the bound differs from the maximum over a fine grid by at most the gap."""
     monkeypatch.setattr(lower_bounds, "_PGD_STARTS", 8)
     monkeypatch.setattr(lower_bounds, "_REFINED_STARTS", 4)

@@ -1,7 +1,5 @@
 """LPs of leaves without open units: the bound from the multipliers equals the LP's value."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

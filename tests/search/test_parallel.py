@@ -1,7 +1,5 @@
 """Threads share every part of a batch in order; several searches run at once, and an error in one ends all."""
 
-from __future__ import annotations
-
 import threading
 import time
 from _thread import interrupt_main
@@ -112,8 +110,7 @@ def test_they_run_at_once_are_begun_in_order_and_come_back_in_order() -> None:
         return found(n)
 
     assert [one.parts for one in by(3, 7, work)] == [*range(7)]
-    assert sorted(begun[:3]) == [0, 1, 2]
-    assert begun[3:] == [3, 4, 5, 6]
+    assert (sorted(begun[:3]), begun[3:]) == ([0, 1, 2], [3, 4, 5, 6])
 
 
 def test_one_at_a_time_on_a_cpu_and_on_a_gpu_as_many_as_have_room() -> None:

@@ -1,7 +1,5 @@
 """Intervals of units hold at every point of a part, and empty parts are detected."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from math import inf
@@ -43,8 +41,7 @@ def test_renewed_intervals_hold_and_are_no_wider(name: str, at_once: int) -> Non
         units = one.units
         parts, delta, inside = parts_with_points(one, generator)
         z, _ = run(units, delta)
-        wanted = torch.rand(parts.lower.shape, generator=generator) < 0.5
-        for only in (None, wanted):
+        for only in (None, torch.rand(parts.lower.shape, generator=generator) < 0.5):
             found, empty = tighten_intervals(units, one.balls, parts, at_once=at_once, wanted=only)
             assert not bool(empty.any())
             assert bool((found.lower >= parts.lower).all() and (found.upper <= parts.upper).all())
@@ -92,8 +89,7 @@ def halves(units: Units, z: Tensor, generator: torch.Generator) -> tuple[Interva
 def test_renewed_intervals_hold_where_the_newest_split_does(name: str, ball: str) -> None:
     one, generator = setting(name, ball), torch.Generator().manual_seed(0)
     units = one.units
-    delta = points(one.family, generator)
-    z, _ = run(units, delta)
+    z, _ = run(units, points(one.family, generator))
     parts, half = halves(units, z[:24], generator)
     found, empty = tighten_intervals(units, one.balls, parts, at_once=50, half=half)
     plain, _ = tighten_intervals(units, one.balls, parts, at_once=50)

@@ -1,7 +1,5 @@
 """The units of a ball represent the network exactly, without relaxation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib import import_module
 
@@ -86,8 +84,7 @@ def test_what_is_linear_has_none() -> None:
     """On a ball where the network is linear there are rows and no units."""
     one = setting("dense")
     tiny = Setting(one.graph, pm.Ball(1e-9).at(one.family.x), one.forms)
-    assert len(tiny.units) == 0
-    assert tiny.units.levels == ()
+    assert (len(tiny.units), tiny.units.levels) == (0, ())
     agrees(tiny)
 
 

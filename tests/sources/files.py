@@ -1,7 +1,5 @@
 """Small files of every format for the tests."""
 
-from __future__ import annotations
-
 import io
 import struct
 from pathlib import Path
@@ -37,8 +35,7 @@ def write_png(path: Path, image: Tensor) -> Path:
 
 
 def write_idx(path: Path, values: np.ndarray) -> Path:
-    header = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape)
-    path.write_bytes(header + values.tobytes())
+    path.write_bytes(bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes())
     return path
 
 

@@ -1,7 +1,5 @@
 """Models run by onnxruntime or torch: the same outputs as our graph, with any preparation."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -44,11 +42,9 @@ def test_a_flat_file_takes_pictures(tmp_path: Path) -> None:
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_float64_file_with_a_fixed_batch_is_run_in_float64(batch: int, tmp_path: Path) -> None:
     nodes = [helper.make_node("Mul", ["x", "w"], ["y"])]
-    constants = {"w": np.array([1 / 3, 1.0])}
-    file = make(nodes, (batch, 2), constants, kind=TensorProto.DOUBLE)
+    file = make(nodes, (batch, 2), {"w": np.array([1 / 3, 1.0])}, kind=TensorProto.DOUBLE)
     (tmp_path / "net.onnx").write_bytes(file.SerializeToString())
-    run = rerun(read_model(str(tmp_path / "net.onnx")))
-    found = run(torch.tensor([[0.1, 1 + 2.0**-40]], dtype=torch.float64))
+    found = rerun(read_model(str(tmp_path / "net.onnx")))(torch.tensor([[0.1, 1 + 2.0**-40]], dtype=torch.float64))
     assert found.tolist() == [[0.1 * (1 / 3), 1 + 2.0**-40]]
 
 

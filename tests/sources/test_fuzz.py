@@ -1,7 +1,5 @@
 """Random and damaged files: each reader reads them or raises one of our errors with one sentence."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import struct
@@ -131,9 +129,7 @@ def valid(name: str, folder: Path) -> bytes:
 def mutations(draw: st.DrawFn) -> list[tuple[float, int, bytes]]:
     """Draw changes: positions (as shares of the file), numbers of removed bytes, and inserted bytes."""
     places = st.one_of(st.floats(0, 0.2), st.floats(0, 1, exclude_max=True))  # the first positions hit headers
-    ends = st.sampled_from(
-        [b"\xff" * 4, b"\0" * 8, b"\x7f\xff\xff\xff", b"9" * 12, b"-1", b"nan", b"((((", b"\n", b'"']
-    )
+    ends = st.sampled_from([b"\xff" * 4, b"\0" * 8, b"\x7f\xff\xff\xff", b"9" * 12, b"-1", b"nan", b"((", b"\n", b'"'])
     put = st.one_of(ends, st.binary(max_size=6))
     cut = st.one_of(st.none(), st.integers(0, 4), st.integers(0, 4000))  # None: remove as many bytes as are inserted
     found = [(draw(places), draw(cut), draw(put)) for _ in range(draw(st.integers(1, 3)))]

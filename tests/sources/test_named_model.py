@@ -1,7 +1,5 @@
 """Models by name: the preparation is part of the network, and bounds include it."""
 
-from __future__ import annotations
-
 import os
 import py_compile
 import sys
@@ -147,8 +145,7 @@ def test_a_module_in_double_precision_keeps_it(tmp_path: Path) -> None:
 
 def test_the_zoo_by_name() -> None:
     model = read_model("zoo:mnist_mlp")
-    assert model.preparation.shape == (1, 28, 28)
-    assert model.title(3) == "3"
+    assert (model.preparation.shape, model.title(3)) == ((1, 28, 28), "3")
     assert read_model("zoo:cifar_cnn").title(3) == "cat"
     with pytest.raises(InputError, match="expected one of " + ", ".join(f"zoo:{name}" for name in zoo.__all__)):
         read_model("zoo:resnet")
@@ -159,9 +156,7 @@ def test_the_zoo_by_name() -> None:
 
 
 @pytest.mark.parametrize("kind", ["an onnx file", "weights beside it", "a module", "weights of a module"])
-def test_a_file_that_changes_while_it_is_read_is_refused(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_meanwhile_is_refused(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hashes in a model's record are those of the bytes that were read."""
     net, module = write_linear(tmp_path / "net.onnx", (3,)), write_module(tmp_path)
     save_file(small_state(), tmp_path / "w.safetensors")

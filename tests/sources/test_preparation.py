@@ -1,7 +1,5 @@
 """The preparation from the TOML file beside a model, and errors for invalid values."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

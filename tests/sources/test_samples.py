@@ -1,7 +1,5 @@
 """Data sets in every format: opening reads no sample, samples are read one at a time, and errors state the reason."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re
@@ -47,9 +45,7 @@ def write_all(folder: Path) -> tuple[torch.Tensor, list[int]]:
     whole = (folder / "t10k-images-idx3-ubyte").read_bytes()
     (folder / "some.idx.gz").write_bytes(gzip.compress(whole))
     rows = ["label," + ",".join(f"p{i}" for i in range(784))]
-    rows += [
-        f"{label}," + ",".join(map(str, row)) for label, row in zip(labels, images.flatten(1).tolist(), strict=True)
-    ]
+    rows += [f"{k}," + ",".join(map(str, row)) for k, row in zip(labels, images.flatten(1).tolist(), strict=True)]
     (folder / "rows.csv").write_text("\n".join(rows))
     return images, labels
 
@@ -238,8 +234,7 @@ def test_arrays_follow_the_layout_and_pictures_do_not(tmp_path: Path) -> None:
     last = Preparation(layout="NHWC", size=(2, 4), channels=3, shape=(3, 2, 4))
     values = np.arange(48, dtype=np.float32).reshape(2, 2, 4, 3)  # (N, H, W, C)
     np.save(tmp_path / "x.npy", values)
-    samples = open_samples([tmp_path / "x.npy"], last)
-    assert torch.equal(samples.read(1), torch.from_numpy(values[1]).permute(2, 0, 1))
+    assert torch.equal(open_samples([tmp_path / "x.npy"], last).read(1), torch.from_numpy(values[1]).permute(2, 0, 1))
     Image.fromarray(values[0].astype(np.uint8)).save(tmp_path / "x.png")
     assert torch.equal(
         open_samples([tmp_path / "x.png"], last).read(0) * 255, torch.from_numpy(values[0]).permute(2, 0, 1)
@@ -281,8 +276,7 @@ def test_tables_with_and_without_names(tmp_path: Path) -> None:
     assert samples.columns is None
     path.write_text("x, Label ,y,z\n1,0,2,3\n4,1,5,6\n")
     samples = open_samples([path], FLAT)
-    assert samples.read(1).tolist() == [4, 5, 6]
-    assert samples.labels == (0, 1)
+    assert (samples.read(1).tolist(), samples.labels) == ([4, 5, 6], (0, 1))
     assert samples.columns == ("x", "y", "z")
 
 

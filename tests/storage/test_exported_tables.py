@@ -1,7 +1,5 @@
 """Exported texts: they can be read back exactly, and no spreadsheet evaluates them."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re

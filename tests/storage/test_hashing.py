@@ -1,7 +1,5 @@
 """Hashes of models and inputs: they change with every relevant part, and with nothing else."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 
@@ -58,8 +56,7 @@ def test_structure_and_precision_count() -> None:
         pm.Graph(graph.nodes, graph.nodes[-2].name),
         pm.Graph((*graph.nodes[:-1], replace(last, weight=last.bias, bias=last.weight)), graph.output),
     ]
-    names = {hash_graph(other) for other in (graph, *others)}
-    assert len(names) == 1 + len(others)
+    assert len({hash_graph(other) for other in (graph, *others)}) == 1 + len(others)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

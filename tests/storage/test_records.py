@@ -1,7 +1,5 @@
 """Settings as JSON, and files that are written atomically."""
 
-from __future__ import annotations
-
 import json
 import os
 from math import inf

@@ -1,7 +1,5 @@
 """Resumable folders: records that differ, damaged pieces, pieces that stay inside, one process at a time."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -28,7 +26,7 @@ def test_records_differ_by_name_and_both_values() -> None:
 
 def test_only_the_same_work_continues_in_a_folder(tmp_path: Path) -> None:
     check_same_work(tmp_path, {"eps": [0.1, 0.2]}, {"eps": (0.1, 0.2)}, "results of another run")  # equal as JSON
-    other = r"holds results of another run \(job.eps was 0.01 and is 0.02\): choose another folder, or start it again"
+    other = r"holds results of another run \(job.eps was 0.01 and is 0.02\): choose another folder, or use the same"
     was, now = {"job": {"eps": 0.01}}, {"job": {"eps": 0.02}}
     with pytest.raises(FileError, match=other) as caught:
         check_same_work(tmp_path, was, now, "results of another run", arguments=("out",))

@@ -1,7 +1,5 @@
 """The wording of an output's change: outward numbers, units, and no word about decisions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -42,11 +40,7 @@ def test_a_bound_is_rounded_outward() -> None:
 @pytest.mark.parametrize(
     ("bounds", "guarantee", "text"),
     [
-        (
-            OverlapBounds(0.0, sampled=3.019),
-            "sampled",
-            "its largest rise in the ball is at least 3.01 MW, which",
-        ),
+        (OverlapBounds(0.0, sampled=3.019), "sampled", "its largest rise in the ball is at least 3.01 MW, which"),
         (OverlapBounds(0.0, estimate=3.019), "none", "its largest rise in the ball is estimated as 3.02 MW"),
         (OverlapBounds(0.0), "none", "no bound of its largest rise in the ball is known"),
     ],
@@ -78,8 +72,7 @@ def test_a_sampled_output_is_not_proven() -> None:
 
 
 def test_a_bound_without_rounding_errors_says_so() -> None:
-    verdict = Verdict.over("output", (PROVEN,))
-    said = statements(verdict, "", "", "certified", {**SETTINGS, "rigorous": False})
+    said = statements(Verdict.over("output", (PROVEN,)), "", "", "certified", {**SETTINGS, "rigorous": False})
     assert any("rounding" in line for line in said.open)
 
 
@@ -99,8 +92,7 @@ def test_names_in_tables() -> None:
 
 @pytest.mark.parametrize(("verdict", "start"), [("proven", "proven: no input in"), ("refuted", "refuted: an input in")])
 def test_answers_about_a_limit(verdict: str, start: str) -> None:
-    text = within_text(RISE, "1/2", verdict, BALL)
-    assert text == f"{start} {BALL} raises it by more than 1/2 MW"
+    assert within_text(RISE, "1/2", verdict, BALL) == f"{start} {BALL} raises it by more than 1/2 MW"
     assert within_text(RISE, "1/2", "undecided", BALL).startswith("undecided: neither proven nor refuted that no input")
 
 

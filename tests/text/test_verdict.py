@@ -1,7 +1,5 @@
 """The outcome of a verdict follows from the bounds of the overlap, and so does the point that refutes a decision."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

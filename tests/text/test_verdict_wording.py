@@ -1,7 +1,5 @@
 """The wording of verdicts: one clause in figures, commands, runs and reports, and no claim beyond the bounds."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import pytest
@@ -112,7 +110,5 @@ def test_every_verdict_has_a_badge_a_sign_and_a_word(kind: Kind, outcome: Outcom
         ({}, "certified", {}, "AO(B) is unknown"),
     ],
 )
-def test_a_bound_is_named_with_its_kind(
-    bounds: dict[str, Any], guarantee: Any, settings: dict[str, Any], said: str
-) -> None:
+def test_the_kind_names_a_bound(bounds: dict[str, Any], guarantee: Any, settings: dict[str, Any], said: str) -> None:
     assert bound_text(OverlapBounds(-9.0, **bounds), guarantee, settings, "AO(B)", TEXT_SIGNS) == said

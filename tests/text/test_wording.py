@@ -1,7 +1,5 @@
 """The wording of balls, shares and counts: rounding never claims more than is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -54,7 +52,7 @@ def test_no_radius_is_printed_larger_than_it_is(eps: float) -> None:
         ),
         (
             {"eps": 0.1, "norm": "inf", "domain": [0, 1], "relative": True},
-            "ε = 0.1 of the way to either end of a value's range, values within [0, 1]",
+            "ε = 0.1 of the way from each value to the ends of its range, values within [0, 1]",
         ),
         ({}, "a ball that is not on record"),
     ],

@@ -1,7 +1,5 @@
 """Comparison of two networks: sampled and attacked differences stay inside the intervals, and verdicts are right."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from itertools import pairwise
@@ -173,8 +171,7 @@ def test_verdicts_of_both_networks() -> None:
     with torch.no_grad():
         first.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
         second.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
-    x = torch.tensor([[1.0, 0.1], [1.0, 0.45], [0.5, 0.45]])
-    found = pm.compare_models(first, second, x, pm.Ball(0.1))
+    found = pm.compare_models(first, second, torch.tensor([[1.0, 0.1], [1.0, 0.45], [0.5, 0.45]]), pm.Ball(0.1))
     assert found.verdicts == (("proven", "proven"), ("proven", "refuted"), ("refuted", "refuted"))
     assert found.both_proven.tolist() == [True, False, False]
     assert found.predicted.tolist() == [[0, 0], [0, 0], [0, 1]]
@@ -191,8 +188,7 @@ def test_verdicts_of_both_networks() -> None:
 
 
 def test_printed_differences_are_rounded_up() -> None:
-    assert difference_text(0.12341) == "0.1235"
-    assert difference_text(float("inf")) == "∞"
+    assert (difference_text(0.12341), difference_text(float("inf"))) == ("0.1235", "∞")
     assert float(difference_text(1 / 3)) >= 1 / 3
 
 

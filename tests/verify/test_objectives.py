@@ -1,7 +1,5 @@
 """Objectives about one output, a region of outputs, or one label: against points, corners and exact enumeration."""
 
-from __future__ import annotations
-
 import itertools
 from copy import deepcopy
 from typing import Any

@@ -1,7 +1,5 @@
 """`pm.overlap`: results, and error messages for bad input."""
 
-from __future__ import annotations
-
 import sys
 import time
 from dataclasses import replace
@@ -42,8 +40,7 @@ def test_all_names_exist() -> None:
 
 def test_shapes_and_meaning(graph: pm.Graph, x: Tensor) -> None:
     over = pm.overlap(graph, x, BALL, groups=pm.groups.grid(4))
-    assert over.full.shape == (3,)
-    assert over.frozen.shape == (3, 16)
+    assert (over.full.shape, over.frozen.shape) == ((3,), (3, 16))
     assert over.certified is True
     logits = graph(x)
     assert torch.equal(over.target, logits.argmax(1))
@@ -63,8 +60,7 @@ def test_a_module_and_its_graph_give_the_same(graph: pm.Graph, x: Tensor) -> Non
 
 def test_targets(graph: pm.Graph, x: Tensor) -> None:
     one = pm.overlap(graph, x, BALL, target=3)
-    each = pm.overlap(graph, x, BALL, target=torch.tensor([3, 3, 3]))
-    assert torch.equal(one.full, each.full)
+    assert torch.equal(one.full, pm.overlap(graph, x, BALL, target=torch.tensor([3, 3, 3])).full)
     assert bool((one.full >= one.nominal).all())
     assert bool((one.nominal > 0).all())  # none of these is a 3
 
@@ -183,8 +179,7 @@ def test_no_group_but_the_whole_image_leaves_the_nominal_overlap(graph: pm.Graph
 
 def test_a_relative_ball_is_the_box_that_it_says(graph: pm.Graph, x: Tensor) -> None:
     found = pm.overlap(graph, x, pm.Ball(0.03, domain=(0.0, 1.0), relative=True), groups=pm.groups.grid(4))
-    box = pm.Ball(1.0, domain=(0.97 * x, 0.97 * x + 0.03))
-    same = pm.overlap(graph, x, box, groups=pm.groups.grid(4))
+    same = pm.overlap(graph, x, pm.Ball(1.0, domain=(0.97 * x, 0.97 * x + 0.03)), groups=pm.groups.grid(4))
     torch.testing.assert_close(found.full, same.full, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(found.frozen, same.frozen, rtol=1e-4, atol=1e-4)
 
@@ -287,8 +282,7 @@ def test_the_model_is_left_as_it_was(x: Tensor) -> None:
 
 def test_tighter_methods_order_on_real_digits(graph: pm.Graph, x: Tensor) -> None:
     backward = pm.overlap(graph, x, BALL, bounds=Backward()).full
-    loose = pm.overlap(graph, x, BALL, bounds=IBP()).full
-    assert bool((backward < loose).all())
+    assert bool((backward < pm.overlap(graph, x, BALL, bounds=IBP()).full).all())
 
 
 def test_an_overlap_prints_short() -> None:
@@ -354,7 +348,6 @@ def test_a_search_bounds_the_hidden_layers_of_the_balls_once(monkeypatch: pytest
     x = torch.rand(1, 16, dtype=torch.float64)  # too many variables for boxes of inputs
     how = pm.bounds.Exact(memory=1, seconds=2)  # no room for leaves, so the scores are bounded directly
     groups = torch.arange(16) // 4
-    over = pm.overlap(model, x, pm.Ball(0.3), groups=groups, bounds=how, rigorous=False)
-    assert over.drops is not None
+    assert pm.overlap(model, x, pm.Ball(0.3), groups=groups, bounds=how, rigorous=False).drops is not None
     assert len(invprop_forms) == 1
     assert len(tightened) == len(set(tightened)) == 2

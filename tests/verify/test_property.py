@@ -1,7 +1,5 @@
 """Properties of outputs over boxes: verdicts agree with an enumeration of all activation patterns."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from itertools import product
 
@@ -225,8 +223,7 @@ class Ridge(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         total = x.sum(1, keepdim=True)
-        low = x.abs().sum(1, keepdim=True) - torch.relu(total) - torch.relu(-total)
-        return torch.cat([low, x[:, :1]], 1)
+        return torch.cat([x.abs().sum(1, keepdim=True) - torch.relu(total) - torch.relu(-total), x[:, :1]], 1)
 
 
 @pytest.mark.parametrize(("limit", "verdict"), [(-0.01, "holds"), (-1e-8, "unknown"), (1.9, "violated")])

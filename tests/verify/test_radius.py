@@ -1,7 +1,5 @@
 """Robustness radii: proven radii, and adversaries beyond them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -30,10 +28,8 @@ def x() -> Tensor:
 def test_the_certified_radius_is_certified(graph: pm.Graph, x: Tensor, norm: float) -> None:
     radius = pm.certified_radius(graph, x, norm=norm, domain=(0.0, 1.0))
     assert bool((radius > 0).all())
-    at = pm.overlap(graph, x, pm.Ball(radius, norm, (0.0, 1.0)))
-    assert bool((at.full < 0).all())
-    beyond = pm.overlap(graph, x, pm.Ball(radius * 1.01 + 1e-3, norm, (0.0, 1.0)))
-    assert bool((beyond.full > 0).all())
+    assert bool((pm.overlap(graph, x, pm.Ball(radius, norm, (0.0, 1.0))).full < 0).all())
+    assert bool((pm.overlap(graph, x, pm.Ball(radius * 1.01 + 1e-3, norm, (0.0, 1.0))).full > 0).all())
 
 
 class Poles(nn.Module):
@@ -51,8 +47,7 @@ def test_a_radius_without_a_finite_bound_is_not_proven(bounds: pm.bounds.Method)
     alone = torch.cat([pm.certified_radius(Poles(), x[k : k + 1], bounds=bounds) for k in range(4)])
     torch.testing.assert_close(together, alone)
     assert bool(((together > 0) & (together < x.amin(1))).all())
-    found = pm.overlap(Poles(), x, pm.Ball(together), bounds=bounds)
-    assert bool((found.full < 0).all())
+    assert bool((pm.overlap(Poles(), x, pm.Ball(together), bounds=bounds).full < 0).all())
 
 
 def test_an_automatic_ball_keeps_off_poles() -> None:
@@ -114,12 +109,10 @@ def test_an_adversary_stands_at_the_other_side(norm: float, monkeypatch: pytest.
     assert bool((found.proven <= found.refuted).all())
     assert torch.equal(model(found.points).argmax(1) != model(near).argmax(1), met)
     assert bool(((found.points >= 0) & (found.points <= 1)).all())
-    moved = found.points.double() - near.double()
-    distance = torch.linalg.vector_norm(moved, norm, dim=1)[met]
+    distance = torch.linalg.vector_norm(found.points.double() - near.double(), norm, dim=1)[met]
     assert bool((distance <= found.refuted[met]).all())
     torch.testing.assert_close(found.refuted[met].double(), distance, rtol=1e-6, atol=0)
-    at = pm.overlap(model, near, pm.Ball(found.proven, norm, (0.0, 1.0)), sharing="one-pass")
-    assert bool((at.full < 0).all())
+    assert bool((pm.overlap(model, near, pm.Ball(found.proven, norm, (0.0, 1.0)), sharing="one-pass").full < 0).all())
 
 
 def line(weight: list[float], bias: float) -> nn.Linear:
@@ -224,8 +217,7 @@ def test_radii_are_readable(graph: pm.Graph) -> None:
     assert repr(found) == said
     assert len(found) == 2
     page = found._repr_html_()
-    assert page.count("<tr>") == 3
-    assert page.count("<rect") == 6
+    assert (page.count("<tr>"), page.count("<rect")) == (3, 6)
     assert ">0.123457<" in page
     assert ">none found<" in page
     assert "rounding is not covered" in page

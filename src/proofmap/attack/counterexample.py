@@ -3,8 +3,6 @@
 The stored numbers of the point lie exactly in the ball.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial

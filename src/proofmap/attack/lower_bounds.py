@@ -4,8 +4,6 @@ A point counts as it is stored: numbers of x's type that lie exactly in their ba
 value is that of the network there, computed in float64. An attack does not prove that the value is the maximum.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ iterate.
 A found value is attained at a point of the ball. A failed attack proves nothing.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ They escape a maximum from which every small step leads down, and a plateau wher
 networks, an attack without restarts misses by a hundredth a maximum that a search then has to find.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import inf
 
@@ -17,10 +15,8 @@ from proofmap.inputs.family import Family
 # Runs PGD steps of these sizes from δ (K, *shape) in members (K,): (values (K,), δ).
 PGDRun = Callable[[Tensor, Tensor, Sequence[float]], tuple[Tensor, Tensor]]
 
-_RESTART_ROUNDS, _COPIES_PER_START = (
-    16,
-    (4, 64),
-)  # rounds of restarts, and the least and largest number of copies of each start, within
+# rounds of restarts, and the least and largest number of copies of each start, within
+_RESTART_ROUNDS, _COPIES_PER_START = 16, (4, 64)
 _NETWORK_VALUES = 2**24  # network values computed for each sample
 _MOVED_SHARES = (0.03, 0.1, 0.3, 1.0)  # shares of the variables that are moved
 _PROJECTION_COST = 16  # cost factor of projecting onto a ball that is no box

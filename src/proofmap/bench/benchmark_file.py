@@ -13,8 +13,6 @@ ranks: the metrics of the mean rank, which is the last column; none by default
             relative = true: eps is a fraction of the distance from x to either end of the domain
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Mapping

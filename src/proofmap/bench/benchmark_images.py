@@ -1,7 +1,5 @@
 """Load the images of a benchmark: from a data folder, or installed digits and photographs for a quick run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal

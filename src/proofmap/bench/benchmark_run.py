@@ -8,8 +8,6 @@ OUT/against.md              paired differences between EVA and the methods that 
 OUT/log.jsonl               time, machine and name of each measurement
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -70,7 +68,7 @@ def run(
         task = ComparisonTask(graph, x, graph(x).argmax(1), _DOMAIN)
     machine = machine_of(torch.device(device))
     jobs = {  # created before any work, so that errors come first
-        entry.label: MethodJob.of(entry, task, [_metric(name, entry) for name in spec.metrics], out, machine)
+        entry.label: MethodJob.of(entry, task, [metric_of(name, entry) for name in spec.metrics], out, machine)
         for entry in entries
     }
     values: dict[str, dict[str, Values]] = {}
@@ -152,7 +150,8 @@ def _complete(table: Table, label: str) -> bool:
     return all(column.name in measured and np.isfinite(measured[column.name]).all() for column in table.columns)
 
 
-def _metric(name: str, entry: MethodEntry) -> Metric[Any]:
+def metric_of(name: str, entry: MethodEntry) -> Metric[Any]:
+    """Return a metric of a benchmark; metrics of bounds are those of the method's ball."""
     kind, ball = METRICS[name], entry.ball(_DOMAIN)
     if not kind.needs_radius:
         return kind()

@@ -1,7 +1,5 @@
 """`pm.compare`: evaluate methods by metrics on the same samples with the same random draws."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from time import perf_counter

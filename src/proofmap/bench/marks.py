@@ -3,11 +3,13 @@
 The null hypothesis for two methods: the mean of their differences on common samples is 0. All pairs of rows of a
 metric are one family. With probability 95 %, no pair of methods with equal means is then called different. This also
 holds for the pairs that the marks use, although the best method is known only after the measurement.
+
+A mean over several data sets of equal weight is compared by Welch's test: the data sets are independent strata.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from math import sqrt
 from typing import Literal
@@ -20,6 +22,7 @@ Mark = Literal["best", "tied", "second", "tied second", ""]
 
 MIN_PAIRS = 2  # common samples that a test needs
 _LEVEL = 0.05  # probability of calling some pair of equal methods different
+_ROUNDING = 2.0**-18  # relative; two values that are closer differ by float32 rounding, and count as equal
 
 
 def marks(column: Mapping[str, Values], *, higher: bool) -> dict[str, Mark]:
@@ -37,14 +40,20 @@ def marks(column: Mapping[str, Values], *, higher: bool) -> dict[str, Mark]:
     most = max(counts.values(), default=0)
     if most < MIN_PAIRS:
         return found
-    apart = _different(merits)
+    apart = different_pairs(list(merits), lambda one, other: paired_p(merits[one], merits[other]))
     whole = sorted((m for m in merits if counts[m] == most), key=lambda method: -float(np.nanmean(merits[method])))
     lead = {m: _mean_difference(merits[m], merits[whole[0]]) for m in merits if counts[m] < most}
     ahead = [m for m in lead if lead[m] > 0 and frozenset((m, whole[0])) in apart]
-    best, *others = sorted(ahead, key=lambda method: -lead[method])[:1] + whole
-    found[best] = "best"
+    return found | marks_in_order(sorted(ahead, key=lambda method: -lead[method])[:1] + whole, apart)
+
+
+def marks_in_order(order: Sequence[str], apart: set[frozenset[str]]) -> dict[str, Mark]:
+    """Return the marks of methods in the order of their merit; `apart` contains the pairs that differ significantly."""
+    best, *others = order
     behind = [method for method in others if frozenset((best, method)) in apart]
-    found |= dict.fromkeys((method for method in others if method not in behind), "tied")
+    found: dict[str, Mark] = {best: "best"}
+    found |= dict.fromkeys(others, "tied")
+    found |= dict.fromkeys(behind, "")
     if behind:
         second, *rest = behind
         found[second] = "second"
@@ -53,18 +62,41 @@ def marks(column: Mapping[str, Values], *, higher: bool) -> dict[str, Mark]:
     return found
 
 
+def different_pairs(methods: Sequence[str], p: Callable[[str, str], float]) -> set[frozenset[str]]:
+    """Return the pairs of methods that differ significantly, from the p value of each pair."""
+    pairs = list(combinations(methods, 2))
+    adjusted = holm([p(one, other) for one, other in pairs])
+    return {frozenset(pair) for pair, value in zip(pairs, adjusted, strict=True) if value <= _LEVEL}
+
+
 def paired_p(a: Values, b: Values) -> float:
-    """Return the two-sided p value of the paired t test on common samples; 1 for fewer than two of them."""
+    """Return the two-sided p value of the paired t test on common samples; 1 for fewer than two of them.
+
+    Values that differ by rounding alone count as equal.
+    """
+    rounding = _ROUNDING * np.maximum(np.abs(a), np.abs(b))
+    differences = np.where(np.abs(a - b) <= rounding, 0.0, a - b)[np.isfinite(a) & np.isfinite(b)]
+    return 1.0 if len(differences) < MIN_PAIRS else stratified_p([differences])
+
+
+def stratified_p(differences: Sequence[Values]) -> float:
+    """Return the two-sided p value of the hypothesis that the mean over T strata of mean differences is 0.
+
+    Stratum t has the differences (n_t,), at least two, with the sample variance s_t². With v_t = s_t² / n_t,
+
+        t = Σ mean_t / sqrt(Σ v_t),    degrees of freedom = (Σ v_t)² / Σ (v_t² / (n_t - 1))
+
+    (Welch 1947; Satterthwaite 1946). For one stratum it is the paired t test.
+    """
     from scipy.special import stdtr  # imported here, because it is slow
 
-    differences = (a - b)[np.isfinite(a) & np.isfinite(b)]
-    count = len(differences)
-    if count < MIN_PAIRS:
-        return 1.0
-    mean, deviation = float(differences.mean()), float(differences.std(ddof=1))
-    if deviation == 0:
-        return 1.0 if mean == 0 else 0.0
-    return float(2 * stdtr(count - 1, -abs(mean) / (deviation / sqrt(count))))
+    total = sum(float(of_stratum.mean()) for of_stratum in differences)
+    variances = np.array([of_stratum.var(ddof=1) / len(of_stratum) for of_stratum in differences])
+    if not variances.any():
+        return 1.0 if total == 0 else 0.0
+    shares = variances / variances.sum()
+    freedom = 1 / sum(share**2 / (len(of_stratum) - 1) for share, of_stratum in zip(shares, differences, strict=True))
+    return float(2 * stdtr(freedom, -abs(total) / sqrt(variances.sum())))
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -78,13 +110,6 @@ def holm(p: Sequence[float]) -> list[float]:
     adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
     values: list[float] = adjusted.tolist()
     return values
-
-
-def _different(merits: Mapping[str, Values]) -> set[frozenset[str]]:
-    """Return the pairs of methods whose means differ significantly."""
-    pairs = list(combinations(merits, 2))
-    adjusted = holm([paired_p(merits[one], merits[other]) for one, other in pairs])
-    return {frozenset(pair) for pair, p in zip(pairs, adjusted, strict=True) if p <= _LEVEL}
 
 
 def _mean_difference(a: Values, b: Values) -> float:

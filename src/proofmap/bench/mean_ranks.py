@@ -5,8 +5,6 @@ Ranks are averaged over metrics, samples and data sets. `statistics.interval` gi
 over samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple

@@ -6,8 +6,6 @@ FOLDER/seconds.json        seconds of one explanation, written at the end
 FOLDER/METRIC.npy          a value for each sample; METRIC.json: the settings of the metric
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping
@@ -92,9 +90,7 @@ class ResultsStore:
         self._put(f"{name}.json", json.dumps(seconds).encode())
 
     def _about(self) -> dict[str, Any] | None:
-        return read_piece(
-            self.folder, _ABOUT_FILE, _about, delete=f"{self.folder}"
-        )  # without it, no file has a meaning
+        return read_piece(self.folder, _ABOUT_FILE, _about, delete=f"{self.folder}")  # all files need it
 
     def _put(self, name: str, piece: bytes | Mapping[str, Any]) -> None:
         made = self.made()

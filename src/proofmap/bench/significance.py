@@ -1,7 +1,5 @@
 """Statistics of whole tables with bootstrap intervals: rank correlations with tightness, and paired differences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import pi, sqrt, tan
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 IntervalKind = Literal["bootstrap", "Student's t", ""]
 
-_BOOTSTRAP_RESAMPLES = 10_000
+_BOOTSTRAP_RESAMPLES = 10_000  # resampled means for one interval
 _CONFIDENCE = 0.95  # the level of all intervals
 _BOOTSTRAP_SAMPLES = 30  # from this number of samples on, the coverage of a bootstrap is about right
 CSV_COLUMNS = [
@@ -191,9 +191,8 @@ class Table:
 
     def _lines(self) -> Iterator[tuple[Any, ...]]:
         """Yield the values of `CSV_COLUMNS` for each method and metric; None: unknown."""
-        whose = (
-            self.heading() if self.title or self.model or self.data else ""
-        )  # the number of samples alone is not a title
+        # the number of samples alone is not a title
+        whose = self.heading() if self.title or self.model or self.data else ""
         for method, cells in self.rows.items():
             for name, cell in cells.items():
                 numbers = (cell.mean, cell.low, cell.high, cell.count, cell.interval, cell.mark, cell.paper)
@@ -207,9 +206,13 @@ def tabulate(
     seconds: Mapping[str, float | None],
     paper: Mapping[str, Mapping[str, float]] | None = None,
     seed: int = 0,
+    unranked: Mapping[str, Collection[str]] | None = None,
 ) -> Table:
-    """Create the table of values[method][metric] (N,), NaN for samples without a value. seed: of the bootstrap."""
-    marked = {column.name: _marked(column, values) for column in columns}
+    """Create the table of values[method][metric] (N,), NaN for samples without a value. seed: of the bootstrap.
+
+    unranked: by metric, the methods that are compared with no other one.
+    """
+    marked = {column.name: _marked(column, values, (unranked or {}).get(column.name, ())) for column in columns}
     rows: dict[str, dict[str, Cell]] = {method: {} for method in values}
     for method, metrics in values.items():
         for name in (column.name for column in columns if column.name in metrics):
@@ -264,7 +267,9 @@ def _weights(count: int, seed: int) -> Values:
     return drawn
 
 
-def _marked(column: Column, values: Mapping[str, Mapping[str, Values]]) -> dict[str, Mark]:
+def _marked(column: Column, values: Mapping[str, Mapping[str, Values]], unranked: Collection[str]) -> dict[str, Mark]:
     """Return the marks of all methods with values of the metric."""
     known = {method: metrics[column.name] for method, metrics in values.items() if column.name in metrics}
-    return marks(known, higher=column.higher) if column.ranked else dict.fromkeys(known, "")
+    found: dict[str, Mark] = dict.fromkeys(known, "")
+    ranked = {method: each for method, each in known.items() if column.ranked and method not in unranked}
+    return found | marks(ranked, higher=column.higher)

@@ -1,9 +1,8 @@
 """Make the table of a benchmark from stored results alone: values, settings and seconds, without model and images."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ from proofmap.sources.preparation import ZOO
 from proofmap.storage.resumable_folder import read_piece
 
 _Settings = Mapping[str, Any]
+_LISTED_ROWS = 4  # a note lists the largest group of rows up to this number
+_DRAWS = "draws"  # a setting of Deletion and Insertion
 
 
 @dataclass(frozen=True)
@@ -38,22 +39,25 @@ def stored_table(spec: Spec, out: Path) -> Table:
     """Write the table of a benchmark into its folder, from the results that the folder contains, and return it.
 
     Rows may be measured with other settings than now. A note under the table states settings that differ between rows.
+    A row with another number of draws than most rows has no mark, and is compared with no other row.
     """
     rows = {entry.label: _row(spec, entry, out / slug(entry.label)) for entry in spec.entries}
     count = max(len(values) for row in rows.values() for values in row.values.values())
     values = {label: {name: _padded(each, count) for name, each in row.values.items()} for label, row in rows.items()}
-    heads, notes = [], []
+    heads, notes, unranked = [], [], {}
     for name in spec.metrics:
         head = column(METRICS[name])
         of_rows = {label: row.settings[name] for label, row in rows.items() if name in row.settings}
         same = _common(of_rows)
         heads.append(replace(head, settings=same))
-        notes += _differences(head, of_rows, same)
+        unranked[name] = _unusual(of_rows)
+        notes += _differences(head, of_rows, same, unranked[name])
     if spec.ranks:
         heads.append(with_ranks([head for head in heads if head.name in spec.ranks], values))
     paper = {entry.label: entry.paper for entry in spec.entries}
     seconds = {label: row.seconds for label, row in rows.items()}
-    table = replace(tabulate(spec.title, heads, values, seconds, paper), model=f"{ZOO}{spec.model}", data=spec.data)
+    table = tabulate(spec.title, heads, values, seconds, paper, unranked=unranked)
+    table = replace(table, model=f"{ZOO}{spec.model}", data=spec.data)
     write_table(out, spec, table, {label: row.made for label, row in rows.items()}, notes)
     return table
 
@@ -81,13 +85,24 @@ def _common(of_rows: Mapping[str, _Settings]) -> dict[str, Any]:
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
-def _differences(head: Column, of_rows: Mapping[str, _Settings], same: _Settings) -> list[str]:
-    """Return a sentence for each setting in which rows differ."""
+def _unusual(of_rows: Mapping[str, _Settings]) -> list[str]:
+    """Return the rows that average fewer or more draws of noise than most rows."""
+    drawn = {label: settings.get(_DRAWS) for label, settings in of_rows.items()}
+    usual = Counter(drawn.values()).most_common(1)[0][0]
+    return [label for label, draws in drawn.items() if draws != usual]
+
+
+def _differences(head: Column, of_rows: Mapping[str, _Settings], same: _Settings, unranked: Sequence[str]) -> list[str]:
+    """Return a sentence for each setting in which rows differ, and one for rows without marks."""
     sentences = []
     for name in dict.fromkeys(name for settings in of_rows.values() for name in settings if name not in same):
         labels: dict[str, list[str]] = {}
         for label, settings in of_rows.items():
             labels.setdefault(f"{name} {settings.get(name)}", []).append(label)
-        parts = [f"{value} ({'; '.join(rows)})" for value, rows in labels.items()]
+        most = max(labels.values(), key=len)
+        short = "all others" if len(most) > _LISTED_ROWS else "; ".join(most)
+        parts = [f"{value} ({short if rows is most else '; '.join(rows)})" for value, rows in labels.items()]
         sentences.append(f"Rows of {head.label} differ: {', '.join(parts)}.")
+    if unranked:
+        sentences.append(f"Not ranked by {head.label}: {'; '.join(unranked)}.")
     return sentences

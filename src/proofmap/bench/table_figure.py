@@ -1,7 +1,5 @@
 """Draw a table as a figure (one panel per metric, means with intervals), and curves of metrics over the radius."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 

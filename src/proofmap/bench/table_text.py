@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 MARKDOWN_LEGEND = (
     "Bold: the best mean; ≈: not significantly different from the best; underlined: the best of the other means; "
-    "underlined with ≈: one of the others that is not significantly different from that"
+    "underlined with ≈: another mean that is not significantly different from it"
 )
 _PLAIN_LEGEND = (
     "best: the best mean; ≈: not significantly different from the best; second: the best of the other means; second "
-    "≈: one of the others that is not significantly different from that"
+    "≈: another mean that is not significantly different from it"
 )
 _TEST = "Differences: paired t tests, Holm's correction over all pairs of rows, level 5 %"
 _LINE_WIDTH = 100  # characters of a line in the legend

@@ -4,24 +4,11 @@
 True
 """
 
-from __future__ import annotations
-
 from proofmap.bounds.cases import Cases
 from proofmap.bounds.engine import Sharing, solve
 from proofmap.bounds.method import IBP, METHODS, Alpha, Backward, CrownIBP, Exact, Forward, Intersection, Method, named
 
 __all__ = [
-    "IBP",
-    "METHODS",
-    "Alpha",
-    "Backward",
-    "Cases",
-    "CrownIBP",
-    "Exact",
-    "Forward",
-    "Intersection",
-    "Method",
-    "Sharing",
-    "named",
-    "solve",
-]
+    "IBP", "METHODS", "Alpha", "Backward", "Cases", "CrownIBP", "Exact", "Forward", "Intersection", "Method",
+    "Sharing", "named", "solve",
+]  # fmt: skip

@@ -1,6 +1,7 @@
-"""CROWN back-substitution (Zhang et al. 2018): carry linear forms of a node's value back to the input."""
+"""CROWN back-substitution (Zhang et al. 2018): carry linear forms of a node's value back to the input.
 
-from __future__ import annotations
+`backward.py` maximises the resulting forms over the ball.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any

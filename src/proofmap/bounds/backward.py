@@ -141,11 +141,7 @@ class BackwardBounder(Bounder):
         return BoundRows.together(parts), Interval(-lower, upper)
 
     def backsubstitute_rows(
-        self,
-        name: str,
-        rows: BoundRows,
-        relaxations: Mapping[str, Relaxation],
-        receive: FormsReceiver,
+        self, name: str, rows: BoundRows, relaxations: Mapping[str, Relaxation], receive: FormsReceiver
     ) -> None:
         """Substitute the forms +1 and then -1 of each entry back, in pieces that fit the memory budget.
 

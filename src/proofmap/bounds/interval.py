@@ -1,7 +1,5 @@
 """Interval arithmetic (IBP, Gowal et al. 2018): upper bounds of linear forms over intervals of nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import inf
 

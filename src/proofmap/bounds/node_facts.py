@@ -1,7 +1,5 @@
 """Static properties of a graph's nodes: nonlinear, hidden, rearranged, or bounded exactly by interval arithmetic."""
 
-from __future__ import annotations
-
 from proofmap.graph.ir import Graph, Node
 from proofmap.rounding.magnitudes import COPIES
 from proofmap.rules import RULES, Linear, Nonlinear

@@ -8,8 +8,6 @@ the property contains the ball (endpoints rounded outward), t is exact or rounde
 counterexample.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal

@@ -6,8 +6,6 @@ DIR/instances.csv     the list of all properties, written last
 DIR/log.jsonl         the times of the work
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -134,7 +132,7 @@ class RunClaims:
         if ball is None:
             raise InputError(
                 f"{self.results.folder} does not hold its ball, expected one whose domain is two numbers: explain its "
-                "samples with proofmap explain"
+                "samples alone, by pm.EVA"
             )
         return ball
 

@@ -1,7 +1,5 @@
 """The command line `proofmap`: the list of its commands. Each command has its own file in `commands/`."""
 
-from __future__ import annotations
-
 from proofmap.cli.app import app, command
 from proofmap.cli.commands.bench_command import bench
 from proofmap.cli.commands.check_command import check

@@ -3,8 +3,6 @@
 Exit codes: 0 done; 1 the answer is no; 2 wrong input; 3 a bug; 130 interrupted; 141 nobody reads the output.
 """
 
-from __future__ import annotations
-
 import inspect
 import io
 import os
@@ -19,7 +17,7 @@ from proofmap.cli import standard_streams as streams
 from proofmap.cli.options import option_bundles as bundles
 from proofmap.errors import FlatPictureError, ProofmapError, first_line
 
-_EXIT_WRONG_INPUT, _EXIT_BUG = 2, 3
+_EXIT_WRONG_INPUT, _EXIT_BUG = 2, 3  # the exit codes of the module's docstring
 _EXIT_INTERRUPTED, _EXIT_UNREAD = 130, 141  # the codes of programs that SIGINT and SIGPIPE end
 _OUT_OF_MEMORY = (
     "there is not enough memory: close other programs, give fewer inputs at a time, or use bounds that need less "

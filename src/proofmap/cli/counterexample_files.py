@@ -1,7 +1,5 @@
 """Files of counterexamples that `proofmap verify` found: npy, picture and a JSON record."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """`proofmap explain --certificate`: write the certificate of one input, and print how to check it."""
 
-from __future__ import annotations
-
 import shlex
 import warnings
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Output of `proofmap explain`: a line for people, a record for programs, and the origin that its file stores."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

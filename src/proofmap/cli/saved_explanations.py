@@ -1,7 +1,5 @@
 """Find the .proofmap files that `proofmap explain` saved."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

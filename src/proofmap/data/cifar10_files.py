@@ -8,8 +8,6 @@ Each file contains 10000 records without a header. A record:
 (https://www.cs.toronto.edu/~kriz/cifar.html)
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Literal
@@ -23,7 +21,7 @@ from proofmap.data.published_files import check, check_split, first_file
 from proofmap.errors import FileError
 
 _FILE_NAMES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
-_RECORD_BYTES = 1 + 3 * 32 * 32
+_RECORD_BYTES = 1 + 3 * 32 * 32  # one label, then three planes of 32 x 32 pixels
 _ARCHIVE_FOLDER = "cifar-10-batches-bin"
 
 

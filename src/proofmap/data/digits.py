@@ -1,7 +1,5 @@
 """The packaged digits: the first 300 images of the MNIST test set."""
 
-from __future__ import annotations
-
 from importlib.resources import as_file, files
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Read files that may be packed by gzip, which their first bytes show, and unpack only as much as is needed."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from pathlib import Path

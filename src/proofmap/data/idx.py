@@ -9,8 +9,6 @@
 (http://yann.lecun.com/exdb/mnist, "the idx file format".)
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import struct
@@ -24,7 +22,7 @@ from torch import Tensor
 from proofmap.data.gzip_files import READ_ERRORS, is_packed, open_unpacked, read_up_to
 from proofmap.errors import FileError
 
-_UNSIGNED_BYTE = 0x08
+_UNSIGNED_BYTE = 0x08  # the code of this type of entries in the header
 MAX_AXES = 32  # every version of numpy supports this many
 _MAX_UNPACKED_BYTES = 1 << 31  # for packed files: forty times the largest published one
 _MAX_GZIP_RATIO = 1032  # gzip unpacks one byte to at most this many

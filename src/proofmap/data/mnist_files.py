@@ -1,7 +1,5 @@
 """The full MNIST data set, read from its four official files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

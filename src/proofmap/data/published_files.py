@@ -4,8 +4,6 @@ A wrong byte in a data set changes accuracies and explanations without any error
 that differs from the published one, unless `verify=False`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from proofmap.errors import FileError, InputError

@@ -3,8 +3,6 @@
 A run with missing or changed files is refused.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 import subprocess

@@ -4,8 +4,6 @@ The templates have a `$name` for each figure that the checker inserts: see `TEXT
 proves the statements of the maker.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from datetime import date

@@ -5,8 +5,6 @@ channels together. A group of input variables touches a box of positions. A conv
 the kernel and shrinks it by the stride. An elementwise operation keeps it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import prod
 

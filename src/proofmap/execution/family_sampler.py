@@ -4,8 +4,6 @@ A sample of B becomes a sample of B_u when its group u is restored. The two diff
 `incremental` computes the difference. Where differences are unsafe, every sample of every member runs by itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial

@@ -4,8 +4,6 @@ The values of a map (C, *spatial) are stored by rows: one row of C values for ea
 positions outside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod

@@ -6,8 +6,6 @@
 torch.Size([2, 1, 28, 28])
 """
 
-from __future__ import annotations
-
 from proofmap.explainers.adapt import as_attributor
 from proofmap.explainers.attributor import Attributor
 from proofmap.explainers.auto import Answer

@@ -1,7 +1,5 @@
 """Adapters to `Attributor` for baseline names, Captum methods, functions and precomputed maps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import ismethod, signature

@@ -1,7 +1,5 @@
 """The protocol `Attributor`: one call that returns a number for each variable of each sample; checks of its result."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np

@@ -323,8 +323,8 @@ class _ExplainRequest:
         fit = "" if draws == _BLEND_DRAWS else f" ({draws} random points instead of {_BLEND_DRAWS}, to fit the time)"
         return self._explained(made), (
             f"Map: BlendEVA, from {2 * draws + _BLEND_ATTACK_GRADIENTS} gradients{fit}. It mixes three parts over the "
-            "whole range of the values: the evidence for the class, the variables that attacks change, and the loss by "
-            f"noise. In our comparison on images it is first, or close to first, by most metrics. {_ESTIMATE}"
+            "whole range of the values: evidence for the class, changes that attacks make, and changes that noise "
+            f"makes. In our comparison on images it is first, or close to first, by most metrics. {_ESTIMATE}"
         )
 
     def _sampled(self, ball: Ball, seconds: float) -> tuple[Explanation, str]:

@@ -1,7 +1,5 @@
 """The certificate of an explained sample: a proof of its overlaps that others can check."""
 
-from __future__ import annotations
-
 import operator
 import os
 import warnings

@@ -1,7 +1,5 @@
 """The ball of an explanation: the default where the user gives none, and the ball that a record states."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
@@ -159,16 +159,11 @@ class Explainer(ABC):
         """Return the model, the ball in words, and the settings that differ from their defaults."""
         own = {} if self.ball is None else settings_to_json({"ball": self.ball}, MAX_RECORDED_ENTRIES)
         ball = around(own, count=0) if own else "each sample's own proven ε"
-        defaults = {one.name: one.default for one in fields(self)}
         names = [name for name in self._setting_names() if name not in ("model", "ball", *COSTS)]
-        values = {name: getattr(self, name) for name in names}
-        changed = {name: value for name, value in values.items() if not _is_default(value, defaults[name])}
-        return {"model": type(self.model).__name__, "ball": ball} | {name: _short(v) for name, v in changed.items()}
+        return {"model": type(self.model).__name__, "ball": ball} | changed_settings(self, names)
 
     def __repr__(self) -> str:
-        settings = [
-            f"{name}=<{value}>" if name == "ball" else f"{name}={value}" for name, value in self._stated().items()
-        ]
+        settings = [f"{key}=<{value}>" if key == "ball" else f"{key}={value}" for key, value in self._stated().items()]
         return f"{type(self).__name__}({', '.join(settings)})"
 
     def _repr_html_(self) -> str:
@@ -415,6 +410,13 @@ class Explainer(ABC):
 def _recorded_shape(graph: Graph, objective: object) -> dict[str, JSON]:
     """Return the shape of the model's output, for the record of an explained output."""
     return {"output_shape": list(shape_of_outputs(graph))} if isinstance(objective, Output) else {}
+
+
+def changed_settings(settings: Any, names: Iterable[str]) -> dict[str, str]:
+    """Return the named fields of a dataclass that differ from their defaults, as short texts."""
+    defaults = {one.name: one.default for one in fields(settings)}
+    values = {name: getattr(settings, name) for name in names}
+    return {name: _short(value) for name, value in values.items() if not _is_default(value, defaults[name])}
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -3,8 +3,6 @@
 Reading a file never executes code.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Mapping

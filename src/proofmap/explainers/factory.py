@@ -1,7 +1,5 @@
 """Factory of explainers and baselines: build a method from its name in the registry, with the settings of its paper."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from inspect import signature

@@ -1,7 +1,5 @@
 """Gradients of an objective of the logits, and their integrals along straight paths (as in integrated gradients)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Adapter to Quantus: its metrics can call an explainer. Quantus itself is not imported."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias

@@ -3,8 +3,6 @@
 Proofs are about groups. A smooth map is only another way to draw their scores.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -7,8 +7,6 @@
 - `opaque`: parts of a model that can be run but not bounded. `agreement`: the check of a graph against its model.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Comparison of a graph with the model that it was read from, and the diagnosis of a difference."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -19,10 +17,8 @@ BatchFunction = Callable[[Tensor], Tensor]
 # single precision; a reading error is much larger. In double precision the limit is 1e-6, because exporters may store
 # constants in single precision, which costs about 1e-7.
 LOGIT_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
-_REFERENCE_TOLERANCE = {
-    torch.float32: 1e-2,
-    torch.float64: 1e-6,
-}  # relative as well: the allowed difference between two runtimes
+# relative as well: the allowed difference between two runtimes
+_REFERENCE_TOLERANCE = {torch.float32: 1e-2, torch.float64: 1e-6}
 
 
 class Cause(Enum):

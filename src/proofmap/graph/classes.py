@@ -1,7 +1,5 @@
 """Target classes, one for each sample, and classification margins."""
 
-from __future__ import annotations
-
 from math import inf
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Check that samples are not positions in an embedding table, which cannot move by a little."""
 
-from __future__ import annotations
-
 import inspect
 
 from torch import Tensor, nn

@@ -6,8 +6,6 @@ decision function; for a network they are the inputs of its softmax. Where sciki
 classes, the logits are (0, z): their softmax is (1 - σ(z), σ(z)). Each module is compared with its estimator.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from copy import deepcopy

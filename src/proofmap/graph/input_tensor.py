@@ -1,7 +1,5 @@
 """Conversion of a user's samples (tensor, array or frame) to a checked tensor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

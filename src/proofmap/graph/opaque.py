@@ -4,8 +4,6 @@ A graph has at most one opaque node, directly after the input. `bounded` raises 
 raises if gradients do not pass through it. Both messages name all operations concerned.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass

@@ -48,6 +48,10 @@ class Operation:
     reach: the window of input positions that an output position of a map reads, given the shapes of the inputs.
     steep: whether the function is discontinuous, undefined or steep at some input, which rounding errors may cross.
     activation: whether networks use the operation as an activation function.
+    plain: whether it is a function of one scalar without attributes. Both readers then read the operator of this name.
+    curve: how large its values are, from which `rounding.magnitudes` derives rounding errors. "bounded": |y| <= 1, and
+        the slope is at most 2. "unbounded": |y| <= 1 + s |x|, where s, 2 or the attribute alpha, bounds the slope.
+        None: the operation is linear, has its own line in `rounding.magnitudes`, or has no known rounding errors.
     """
 
     compute: Callable[..., Tensor]
@@ -55,6 +59,8 @@ class Operation:
     reach: Callable[[Node, Shapes], ReceptiveField | None] = no_window
     steep: Callable[[Node], bool] = _never
     activation: bool = False
+    plain: bool = False
+    curve: Literal["bounded", "unbounded"] | None = None
 
     @property
     def entrywise(self) -> bool:
@@ -67,7 +73,7 @@ _scalar = partial(Operation, reach=same_place)  # y = f(x), entry by entry
 
 def _plain(function: Callable[[Tensor], Tensor], **more: Any) -> Operation:
     """Return the record of a function of one scalar without attributes."""
-    return _scalar(lambda node, x: function(x), **more)
+    return _scalar(lambda node, x: function(x), plain=True, **more)
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -95,23 +101,26 @@ OPERATIONS: dict[str, Operation] = {
     "leaky_relu": _scalar(operation_values.leaky_relu, activation=True),
     "clamp": _scalar(operation_values.clamp, activation=True),
     "abs": _plain(torch.abs),
-    "shrink": _scalar(operation_values.shrink, activation=True, steep=_always),
+    "shrink": _scalar(operation_values.shrink, activation=True, steep=_always, curve="unbounded"),
     "threshold": _scalar(operation_values.threshold, activation=True, steep=_always),
     "round": _scalar(operation_values.round_steps, steep=_always),
-    "elu": _scalar(lambda node, x: F.elu(x, node.attributes["alpha"]), activation=True),
+    "elu": _scalar(lambda node, x: F.elu(x, node.attributes["alpha"]), activation=True, curve="unbounded"),
     "softplus": _scalar(
         operation_values.softplus,
         activation=True,
         steep=lambda node: node.attributes["threshold"] < _SMOOTH_SOFTPLUS_THRESHOLD,
+        curve="unbounded",
     ),
-    "sigmoid": _plain(torch.sigmoid, activation=True),
-    "tanh": _plain(torch.tanh, activation=True),
-    "softsign": _plain(F.softsign, activation=True),
-    "erf": _plain(torch.erf),
-    "gelu": _scalar(lambda node, x: F.gelu(x, approximate=node.attributes["approximate"]), activation=True),
-    "silu": _plain(F.silu, activation=True),
-    "mish": _plain(F.mish, activation=True),
-    "hardswish": _plain(F.hardswish, activation=True),
+    "sigmoid": _plain(torch.sigmoid, activation=True, curve="bounded"),
+    "tanh": _plain(torch.tanh, activation=True, curve="bounded"),
+    "softsign": _plain(F.softsign, activation=True, curve="bounded"),
+    "erf": _plain(torch.erf, curve="bounded"),
+    "gelu": _scalar(
+        lambda node, x: F.gelu(x, approximate=node.attributes["approximate"]), activation=True, curve="unbounded"
+    ),
+    "silu": _plain(F.silu, activation=True, curve="unbounded"),
+    "mish": _plain(F.mish, activation=True, curve="unbounded"),
+    "hardswish": _plain(F.hardswish, activation=True, curve="unbounded"),
     "square": _plain(torch.square),
     "exp": _plain(torch.exp),
     "log": _plain(torch.log, steep=_always),
@@ -135,6 +144,7 @@ OPERATIONS: dict[str, Operation] = {
 WEIGHTED = frozenset(name for name, operation in OPERATIONS.items() if operation.linear == "weighted")
 UNSIGNED = frozenset(name for name, operation in OPERATIONS.items() if operation.linear == "unsigned")
 LINEAR = WEIGHTED | UNSIGNED
+PLAIN = frozenset(name for name, operation in OPERATIONS.items() if operation.plain)
 
 
 def compute(node: Node, *values: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """Numpy arrays and data frames, which users may pass instead of tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 

@@ -234,11 +234,7 @@ def _sort_dual(rows: _KnapsackRows, norm: float) -> _Dual:
         threshold, budget = gain, rows.radius
     falling, order = threshold.sort(dim=1, descending=True)
     weight, earned, rest = (term.gather(1, order) for term in terms)
-    sums = (
-        pad(weight.cumsum(1), (1, 0)),
-        pad(earned.cumsum(1), (1, 0)),
-        pad(rest.flip(1).cumsum(1).flip(1), (0, 1)),
-    )
+    sums = (pad(weight.cumsum(1), (1, 0)), pad(earned.cumsum(1), (1, 0)), pad(rest.flip(1).cumsum(1).flip(1), (0, 1)))
     ladder = -falling.detach()
     return _Dual(norm, rows.partition, budget, terms, sums, threshold.detach(), pad(falling, (0, 1)), ladder)
 

@@ -9,8 +9,6 @@ pictures themselves, and gives each picture its own mask.
 torch.Size([1, 28, 28])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isqrt
@@ -27,24 +25,9 @@ from proofmap.inputs.family import resolve_mask
 from proofmap.settings import check_count, check_flag, check_settings, count, number
 
 __all__ = [
-    "Columns",
-    "Grid",
-    "Grouping",
-    "Groups",
-    "Pixels",
-    "SampleGrouping",
-    "Superpixels",
-    "Tokens",
-    "Windows",
-    "columns",
-    "grid",
-    "mask_of",
-    "pixels",
-    "resolve",
-    "superpixels",
-    "tokens",
-    "windows",
-]
+    "Columns", "Grid", "Grouping", "Groups", "Pixels", "SampleGrouping", "Superpixels", "Tokens", "Windows",
+    "columns", "grid", "mask_of", "pixels", "resolve", "superpixels", "tokens", "windows",
+]  # fmt: skip
 
 Shape: TypeAlias = tuple[int, ...]
 Grouping: TypeAlias = Callable[[Shape], Tensor]

@@ -1,7 +1,5 @@
 """Samples of a torch DataLoader: all batches are read once and joined in their order."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

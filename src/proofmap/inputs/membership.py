@@ -4,8 +4,6 @@ An attack works in float32, where x + δ may round to a point just outside. Memb
 difference of two float32 numbers of similar size is exact.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 

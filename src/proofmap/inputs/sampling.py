@@ -4,8 +4,6 @@ Arrays are flat: lower, upper (N, d) with lower <= 0 <= upper, radius (N,), as i
 in float64.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import ceil, inf, pi, sqrt
 

@@ -9,8 +9,6 @@ A new metric is one file and one line in the table of `registry.py`.
 ['adversarial-deletion', 'deletion', 'deletion-blur']
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -34,33 +32,11 @@ from proofmap.metrics.variables import Entries
 from proofmap.registry import METRIC_ENTRIES
 
 __all__ = [
-    "METRICS",
-    "ROAD",
-    "AdversarialDeletion",
-    "Blur",
-    "Cells",
-    "Darkest",
-    "Deletion",
-    "DeletionBlur",
-    "DeletionMean",
-    "Distances",
-    "Entries",
-    "FFidelity",
-    "FunctionMetric",
-    "Insertion",
-    "InsertionBlur",
-    "InsertionMean",
-    "MaxSensitivity",
-    "Mean",
-    "Metric",
-    "MuFidelity",
-    "Randomisation",
-    "RobustnessSr",
-    "Sparseness",
-    "Stability",
-    "Tightness",
-    "Uniform",
-]
+    "METRICS", "ROAD", "AdversarialDeletion", "Blur", "Cells", "Darkest", "Deletion", "DeletionBlur", "DeletionMean",
+    "Distances", "Entries", "FFidelity", "FunctionMetric", "Insertion", "InsertionBlur", "InsertionMean",
+    "MaxSensitivity", "Mean", "Metric", "MuFidelity", "Randomisation", "RobustnessSr", "Sparseness", "Stability",
+    "Tightness", "Uniform",
+]  # fmt: skip
 
 METRICS: Mapping[str, type[Metric[Any]]] = MappingProxyType(
     {name: judge.kind for name, judge in METRIC_ENTRIES.items()}

@@ -1,7 +1,5 @@
 """Logits and scores of many points, computed in batches of limited memory."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Literal, TypeAlias
 

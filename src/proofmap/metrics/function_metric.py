@@ -1,7 +1,5 @@
 """A plain function as a metric: one number per sample, for `pm.compare` and for direct calls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from inspect import signature

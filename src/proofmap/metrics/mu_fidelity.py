@@ -3,8 +3,6 @@
 Bhatt et al. 2020, "Evaluating and aggregating feature-based model explanations".
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias

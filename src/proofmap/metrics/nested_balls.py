@@ -1,7 +1,5 @@
 """Nested balls: only the k most important variables of a sample may change, for growing k."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

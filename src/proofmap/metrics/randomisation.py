@@ -3,8 +3,6 @@
 Adebayo et al. 2018, "Sanity checks for saliency maps".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial

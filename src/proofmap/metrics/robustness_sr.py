@@ -78,7 +78,7 @@ class RobustnessSr(Metric[Maps]):
     label: ClassVar[str] = "Robustness-Sr"
     higher_is_better: ClassVar[bool] = False
     presets: ClassVar[Presets] = {
-        "paper": {"norm": inf, "domain": (0.0, 1.0), "largest": 1.0, "steps": 10, "rounds": 5, "attack_steps": 10},
+        "paper": {"norm": inf, "domain": (0.0, 1.0), "largest": 1.0, "steps": 10, "rounds": 5, "attack_steps": 10}
     }
 
     preset: str = "paper"

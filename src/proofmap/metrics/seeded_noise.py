@@ -1,7 +1,5 @@
 """Random numbers of metrics. They depend only on the seed, their use and the position of a sample."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from typing import Literal
 

@@ -3,8 +3,6 @@
 Chalasani et al. 2020, "Concise explanations of neural networks using adversarial training".
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
@@ -49,9 +47,8 @@ class Sparseness(Metric[Maps]):
 
     def _values(self, case: Case) -> Tensor:
         variables = Variables.of(case.x, self.groups)
-        rising = (
-            variables.sums(case.subject.abs()).sort(dim=1).values
-        )  # (N, G); variables that a sample lacks are 0 and come first
+        # (N, G); variables that a sample lacks are 0 and come first
+        rising = variables.sums(case.subject.abs()).sort(dim=1).values
         lacking = variables.most - variables.counts[:, None]
         place = torch.arange(1, variables.most + 1, device=rising.device) - lacking  # (1 or N, G)
         many = variables.counts.to(rising)

@@ -130,9 +130,8 @@ class Stability(Metric[Explain]):
             maps = torch.cat(parts).view(-1, each, x[0].numel())
             far = torch.linalg.vector_norm(maps[:, 1:] - maps[:, :1], dim=2)
             distances.append(far / torch.linalg.vector_norm(maps[:, :1], dim=2) if self.relative else far)
-        return (
-            torch.cat(distances).nan_to_num(nan=0.0, posinf=torch.inf).to(x.dtype)
-        )  # 0 / 0: a zero map that does not change
+        # 0 / 0: a zero map that does not change
+        return torch.cat(distances).nan_to_num(nan=0.0, posinf=torch.inf).to(x.dtype)
 
     def _draw(self, family: Family, piece: slice) -> Tensor:
         """Draw perturbations of some samples: (n, samples, *shape), on the CPU."""

@@ -1,7 +1,5 @@
 """Checks of the arguments of metrics: groups, samples, models, attributions, explainers and overlaps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

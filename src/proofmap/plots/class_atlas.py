@@ -1,7 +1,5 @@
 """The atlas of `TargetedEVA.explain_all`: one row per sample, one column per class."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +26,7 @@ from proofmap.text.verdict_wording import sentence
 from proofmap.text.wording import around
 
 _CELL_SIDE = 0.95  # inches
-_MAX_SAMPLES = 12
+_MAX_SAMPLES = 12  # samples in one figure
 _MIN_WIDTH = 6.0  # inches, for the caption
 
 

@@ -3,8 +3,6 @@
 All lengths are in inches, from the upper left corner.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -39,12 +37,12 @@ from proofmap.plots.score_chart import draw_bars, legend, mark
 from proofmap.plots.time_series import draw_series, draw_windows, reading
 
 _MAX_IMAGE_WIDTH, _MAX_IMAGE_HEIGHT = 3.2, 2.6  # inches, on a page of the natural width
-_MIN_IMAGE_HEIGHT = 0.8
+_MIN_IMAGE_HEIGHT = 0.8  # inches; a flat image is stretched to it
 _IMAGE_GAP = 0.2  # on a page of the natural width; narrower pages have narrower gaps
-_COLOUR_BAR_WIDTH = 0.1
+_COLOUR_BAR_WIDTH = 0.1  # inches
 _COLOUR_BAR_ROOM, _MIN_COLOUR_BAR_ROOM = 0.6, 0.5  # a colour bar with its labels
 _BAR_HEIGHT, _AXIS_HEIGHT = 0.17, 0.5  # a bar of a chart; its axis and margins
-_SERIES_HEIGHT, _WINDOWS_HEIGHT = 1.1, 0.75
+_SERIES_HEIGHT, _WINDOWS_HEIGHT = 1.1, 0.75  # inches: a time series; the scores of its windows
 _LEGEND_LINE = 0.2  # a line of the legend
 _MIN_LEGEND_WIDTH = 6.5  # on a narrower page each entry has a line of its own
 
@@ -114,7 +112,7 @@ class ExplanationDrawing:
 
     def _finish_image(self, panel: Axes) -> None:
         """Remove the ticks of an image, and draw the box of an explained output."""
-        _without_ticks(panel)
+        panel.set(xticks=[], yticks=[])
         if self._box is not None:
             mark_output([panel], self._box)
 
@@ -287,11 +285,6 @@ class ExplanationDrawing:
         }
         columns = 3 if page_width() >= _MIN_LEGEND_WIDTH else 1
         figure.legend(handles, texts, loc="upper center", bbox_to_anchor=at, ncols=columns, **look)
-
-
-def _without_ticks(panel: Axes) -> None:
-    panel.set_xticks([])
-    panel.set_yticks([])
 
 
 def _scales(e: Explanation) -> list[tuple[float, float]]:

@@ -3,8 +3,6 @@
 Nothing here uses pyplot: a figure belongs to its caller.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import matplotlib

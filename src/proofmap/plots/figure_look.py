@@ -5,8 +5,6 @@ rcParams determine what no option states: `figure.figsize` the width of a figure
 matplotlib's own defaults, a figure has its natural width, and the colour map is magma.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast

@@ -17,10 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-PAGE_WIDTH = 7.55
-MARGIN = 0.2
+PAGE_WIDTH = 7.55  # inches
+MARGIN = 0.2  # inches
 _TITLE_SIZE, _TEXT_SIZE = 9.5, 7.5  # points, for matplotlib's own font size
-_DPI = 110
+_DPI = 110  # pixels per inch of a saved figure
 _USED_WIDTH = 0.97  # share of the width that a text may take
 _LINE_HEIGHT = 1.35 / 72  # inches for each point of the text size
 # The user's matplotlib style must not change the white figure, and a dollar sign in a name does not start a formula.

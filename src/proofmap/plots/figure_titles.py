@@ -1,7 +1,5 @@
 """Titles and captions of figures: the verdict on a sample, facts about its scores, and the scores that are shown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

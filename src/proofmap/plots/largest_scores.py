@@ -1,7 +1,5 @@
 """The largest scores of each sample, as bars with the names of their groups."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -54,9 +52,7 @@ def _labels(
         return token_sequence.group_names(e, k, tokens, groups)
     own, inside = numbers(e.x[k]).ravel(), [np.flatnonzero(mask.ravel() == group) for group in groups]
     names = columns or [str(at) for at in range(len(own))]
-    return [
-        group_name([names[int(at)] for at in each], None if columns is None else own[each].tolist()) for each in inside
-    ]
+    return [group_name([names[int(k)] for k in at], None if columns is None else own[at].tolist()) for at in inside]
 
 
 def mask_of_sample(e: Explanation, k: int) -> NDArray[Any]:

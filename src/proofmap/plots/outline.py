@@ -1,7 +1,5 @@
 """Outlines of groups in an image: line segments along the edges of pixels."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An image, the map of its scores in colours, and an overlay of both in two layers, so that each stays visible."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """The style of figures for papers: column widths, vector output with editable text, and colours for every reader."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -3,8 +3,6 @@
 Solid: proven to be among the groups that matter most. Hatched or dashed: not proven. Both are visible without colours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -41,7 +41,7 @@ from proofmap.plots.score_chart import Bars, draw_bars
 from proofmap.text.group_places import place
 from proofmap.text.wording import plural
 
-_WIDTH = 9.0  # inches
+_FIGURE_WIDTH = 9.0  # inches
 _ROW_HEIGHT = 0.26  # inches per group
 _WIDTHS = {"mean": 0.24, "samples": 0.4}  # the panels with their relative widths
 _GAP, _COLOUR_BAR_ROOM = 0.18, 0.65  # inches
@@ -130,7 +130,7 @@ class _Summary:
 
     def page(self, chosen: Sequence[str], look: Look) -> Picture:
         """Draw on a white page of its own."""
-        e, size, width = self.e, text_size(), page_width(_WIDTH)
+        e, size, width = self.e, text_size(), page_width(_FIGURE_WIDTH)
         which = f"the {len(self.order)} largest of {e.scores.shape[1]} groups"
         which = which if len(self.order) < e.scores.shape[1] else "all groups"
         proven = "; whiskers: proven interval of the mean of the true scores" if self.ends is not None else ""

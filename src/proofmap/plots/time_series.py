@@ -1,7 +1,5 @@
 """Figures of time series with windows: the series shaded by its scores, and a bar for the score of each window."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ A sample (T, D) is a sequence of T tokens with D features each, such as embedded
 consists of whole tokens, as with `pm.groups.tokens()`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,7 +22,7 @@ _LINE_HEIGHT = 2.1  # height of a line of tokens, as a multiple of the text size
 _PADDING = 0.7  # padding of a token's box, both sides together, as a multiple of the text size
 _MAX_NAME = 24  # characters of a token that are shown
 _MIN_DARK = 0.5  # below this brightness of a box, its text is white
-_LUMA = (0.299, 0.587, 0.114)
+_LUMA = (0.299, 0.587, 0.114)  # weights of red, green and blue (ITU-R BT.601)
 
 
 def names_of(e: Explanation, tokens: Sequence[str] | Sequence[Sequence[str]] | None) -> list[list[str]]:

@@ -4,8 +4,6 @@ All numbers are derived by the checker, not by the bounding engine. They hold fo
 in float32.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -67,8 +67,8 @@ PAIRS = 16  # entries of which a maximum is taken two by two; of more, there wou
 LARGEST = 2.0**100  # larger numbers may overflow in float32
 SCALES = 2.0**24  # a runtime may multiply by a single factor before or after a matrix product
 TINY = 2.0**-900  # more than 2^21 float64 results lose where they underflow
-BITS = 27  # of a coefficient of a form
-ENTRIES, LIMIT = 2**24, 2**28  # of an array that is computed at once; bytes of a file
+BITS = 27  # a coefficient of a form has at most this many bits
+ENTRIES, LIMIT = 2**24, 2**28  # limits: entries of an array that is computed at once; bytes of a file
 NUMBER = re.compile(r"[-+]?(0x1\.[0-9a-f]{1,13}p[-+]\d{1,3}|0x0\.0p\+0|\d{1,40}(\.\d{1,60})?(e[-+]?\d{1,3})?)")  # exact
 
 
@@ -422,8 +422,8 @@ MESSAGES: dict[str, dict[int, Field]] = {
 }
 WIRE = {"int": 0, "float": 5}  # how a field is written: as a varint, as 4 bytes; all others have their length before
 ELEMENTS: dict[int, Any] = {1: np.dtype("<f4"), 7: np.dtype("<i8")}  # the types of tensors, by ONNX's number
-MOST_FIELDS, MOST_ENTRIES = 2**18, 2**20  # of a file, and of a value: more would fill memory
-IR_VERSIONS, OPSETS = range(3, 14), range(7, 27)  # that are tested against onnxruntime
+MOST_FIELDS, MOST_ENTRIES = 2**18, 2**20  # limits: fields of a file, and entries of a value; more would fill memory
+IR_VERSIONS, OPSETS = range(3, 14), range(7, 27)  # these are tested against onnxruntime
 OTHER_DOMAINS = {"ai.onnx.ml": range(1, 6)}  # may be imported; no node may use them
 ATTRIBUTE_TYPES = {"f": 1, "i": 2, "s": 3, "t": 4, "floats": 6, "ints": 7}  # the field that holds it, and its type
 
@@ -1666,7 +1666,7 @@ class Prover(SimpleNamespace):
         below, multipliers, sides = np.where(most > -least, 1.0, slope), np.zeros((1, 1)), np.zeros((1, 1))
         if leaf:
             below, multipliers, sides = self.stated(leaf, node.first + forms.at[open_], slope)
-        sides = np.where(least >= 0, 1, np.where(most <= 0, -1, sides))  # of points, one may be open and another not
+        sides = np.where(least >= 0, 1, np.where(most <= 0, -1, sides))  # one point may be open where another is not
         line, offset = line_above(least, most, slope)
         chosen = np.where(sides > 0, 1.0, np.where(sides < 0, slope, np.where(a > 0, line, below)))
         added = sum_rounded_up((np.maximum(a, 0) * (sides == 0) * offset).sum(0))

@@ -3,8 +3,6 @@
 Certificates cover linear layers, ReLUs, sigmoid, tanh, max pools, and operations that move entries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,25 +13,9 @@ from proofmap.graph import Graph, Node
 from proofmap.graph.onnx import as_onnx
 
 _COVERED = {
-    "linear",
-    "conv",
-    "affine",
-    "relu",
-    "leaky_relu",
-    "clamp",
-    "sigmoid",
-    "tanh",
-    "add",
-    "reshape",
-    "permute",
-    "concat",
-    "pad",
-    "slice",
-    "index",
-    "max_pool",
-    "avg_pool",
-    "adaptive_avg_pool",
-}
+    "linear", "conv", "affine", "relu", "leaky_relu", "clamp", "sigmoid", "tanh", "add", "reshape", "permute",
+    "concat", "pad", "slice", "index", "max_pool", "avg_pool", "adaptive_avg_pool",
+}  # fmt: skip
 
 
 def leak(node: Node) -> float:

@@ -1,7 +1,5 @@
 """Compare a certificate with the bound of its explanation, and word the difference if the certificate is weaker."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from proofmap.runtime.outward_numbers import format_overlap

@@ -1,7 +1,5 @@
 """Rewrite max pools as pairwise maxima, in the order of the checker, so that trees can split them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

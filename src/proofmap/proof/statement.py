@@ -1,4 +1,4 @@
-"""The subject of a certificate: its input, ball, groups and statement, in the form of its file."""
+"""`Asked`: the subject of a certificate, with its input, ball, groups and statement, in the form of its file."""
 
 from __future__ import annotations
 

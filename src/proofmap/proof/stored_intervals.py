@@ -1,7 +1,5 @@
 """The hidden intervals of a certificate: derived layer by layer by the checker's own rules, and rounded outward."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from proofmap.proof import check

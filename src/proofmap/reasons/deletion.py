@@ -72,7 +72,9 @@ class GroupDeletion:
             left = self.refute(prover.network, rest)
             if len(left) < len(rest):
                 prover.restrict(self._possible(prover))
-                size, rest = 1 if int(left[0] if len(left) else -1) != int(rest[0]) else size, left
+                if not len(left) or left[0] != rest[0]:
+                    size = 1  # the prefix that was to be asked for has changed
+                rest = left
                 continue
             rest, size = self._ask(prover, rest, size)
         if self.size < before:

@@ -1,7 +1,5 @@
 """The HTML report of explanations and runs: one self-contained file."""
 
-from __future__ import annotations
-
 from proofmap.report.comparison_files import read_table
 from proofmap.report.html_report import report
 

@@ -1,7 +1,5 @@
 """Lower bounds of the overlaps in the report: a PGD attack on the explained model, which must be the given one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 Two formats are supported: CSV with one line per method and metric, and the JSON output of `proofmap compare`.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -99,9 +97,7 @@ def _cell(where: str, entry: dict[str, Any]) -> tuple[Cell, float | None]:
     if not isinstance(entry["mark"], str) or entry["mark"] not in marks:
         raise FileError(f"{where} has the mark {entry['mark']!r:.40}, expected one of {', '.join(map(repr, marks))}")
     mean, low, high, count = (_number(where, name, entry[name]) for name in ("mean", "low", "high", "samples"))
-    paper, seconds = (
-        None if entry[name] is None else _number(where, name, entry[name]) for name in ("paper", "seconds")
-    )
+    paper, seconds = (None if entry[key] is None else _number(where, key, entry[key]) for key in ("paper", "seconds"))
     if not (low <= high and count == int(count) >= 1 and (seconds is None or seconds >= 0)):
         raise FileError(
             f"{where} has low {low:g}, high {high:g}, {count:g} samples and {entry['seconds']} seconds, expected "

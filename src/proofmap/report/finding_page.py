@@ -1,7 +1,5 @@
 """The data of a finding in the report: one map of one input with its bounds. The template adds the layout."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pictures of explanations as data URIs, each with an alternative text that describes it."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -87,7 +85,7 @@ def maps(e: Explanation, name: str) -> Maps | None:
     seen, marks = describe(values, e.signed), None
     if searched(e):
         marks = ranks(e, 0)
-        seen = f"{seen} {_outlined(marks)}".rstrip()
+        seen = f"{seen} Outlined: {marks.sentence}." if marks.proven else seen
     mask = e.mask[0].cpu().numpy()
     return Maps(
         _panel(picture, f"The input {name}: a {kind} picture of {tall} rows and {wide} columns of pixels."),
@@ -123,9 +121,7 @@ def _regions(values: Array, what: str, side: str) -> str:
     rows, columns = (np.arange(size) * 3 // size for size in weights.shape)
     shares = np.array([[weights[np.ix_(rows == i, columns == j)].sum() for j in range(3)] for i in range(3)]) / total
     order = np.argsort(-shares, axis=None, kind="stable")[:3]
-    named = [
-        f"{_REGIONS[at // 3][at % 3]} ({shares.flat[at]:.0%})" for at in order if shares.flat[at] >= _MIN_REGION_SHARE
-    ]
+    named = [f"{_REGIONS[k // 3][k % 3]} ({shares.flat[k]:.0%})" for k in order if shares.flat[k] >= _MIN_REGION_SHARE]
     row, column = np.unravel_index(int(weights.argmax()), weights.shape)
     regions = (
         f"lie mostly in these ninths of the image: {', '.join(named)}" if named else "are spread over the whole image"
@@ -198,13 +194,6 @@ def bars(shown: list[Place]) -> Iterator[ScoreBar]:
     for place, score in zip(shown, scores, strict=True):
         first, last = (at(end) if low <= end <= high else None for end in place.interval or (inf, inf))
         yield ScoreBar(at(min(float(score), 0.0)), 100 * abs(float(score)) / reach, at(0), (first, last))
-
-
-def _outlined(found: Ranks) -> str:
-    """Describe the outlines of a map."""
-    if not found.proven:
-        return ""
-    return f"Outlined: {found.sentence}."
 
 
 def _panel(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ranks | None = None) -> PagePicture:

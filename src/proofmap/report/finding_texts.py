@@ -1,7 +1,5 @@
 """Sentences of a finding in the report: statements about its bounds and scores, the origin of each bound, its ball."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias

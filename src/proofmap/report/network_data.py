@@ -3,8 +3,6 @@
 Totals are separate for each network, each ball, and for proofs with and without rounding errors.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -83,9 +81,7 @@ class NetworkPage:
         findings = [finding for finding in self.findings if finding.family == ball]
         counts = Counter(finding.verdict for finding in findings)
         whole = f"of {plural(len(findings), 'finding')}"
-        totals = [
-            (answer, str(counts[answer]), f"{name}, {whole}") for answer, name in BADGES.items() if counts[answer]
-        ]
+        totals = [(word, str(counts[word]), f"{name}, {whole}") for word, name in BADGES.items() if counts[word]]
         return Tally(ball, totals, list(self._shares(ball)))
 
     def _shares(self, ball: str) -> Iterator[tuple[str, str]]:

@@ -3,8 +3,6 @@
 A panel adds one section to the page and one link to its contents. `panels/__init__.py` lists the panels of the report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias

@@ -1,7 +1,5 @@
 """The provenance panel of the report: settings, versions, dates, and digests with a note on what each covers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

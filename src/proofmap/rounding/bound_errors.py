@@ -81,9 +81,8 @@ class RoundingErrors(ExactArithmetic):
         self._float64_nodes: dict[str, Node] = {}
         self._readers = Counter(name for node in state.graph.nodes for name in node.inputs)
         self._readers[state.graph.output] += 1
-        self._offset_additions = (
-            2 * len(state.graph.nodes) + 8
-        )  # offsets and errors that are added up on the way to the input
+        # offsets and errors that are added up on the way to the input
+        self._offset_additions = 2 * len(state.graph.nodes) + 8
 
     def for_members(self, state: BoundState, case: Tensor) -> RoundingErrors:
         return RoundingErrors(state, self, case)
@@ -307,8 +306,7 @@ class RoundingErrors(ExactArithmetic):
             read, size = 1, slope * sizes[0] + lines.upper_bias.abs() + below
         else:  # lines are found on the intervals, and read forms of these sizes
             reach = [
-                torch.maximum(magnitude(self._state.interval(i)), one)
-                for i, one in zip(node.inputs, sizes, strict=True)
+                torch.maximum(magnitude(self._state.interval(i)), r) for i, r in zip(node.inputs, sizes, strict=True)
             ]
             reached = MAGNITUDES[node.op](node, *(Interval(-one, one) for one in reach))
             read, size = 1 + reached.terms, reached.slopes + reached.biases

@@ -3,8 +3,6 @@
 The allowed error is a number of ulps of the largest sum that the network computes.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -11,8 +11,6 @@ underflow between them is multiplied by the gain of the factors behind it. R is 
 2¹⁰⁰ or more: their sums may leave the range of float32, whatever the type of the bounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

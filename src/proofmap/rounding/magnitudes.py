@@ -5,8 +5,6 @@ nonlinear operations: bounds of |slope · x| and |bias| of their relaxation line
 hold for every line that a rule may choose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, inf, isfinite, log, prod
@@ -15,7 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
-from proofmap.graph.ops import compute
+from proofmap.graph.ops import OPERATIONS, compute
 from proofmap.graph.receptive_fields import Shapes
 from proofmap.rules.rounding_steps import STEEPEST, Round
 from proofmap.rules.rule import Interval
@@ -254,13 +252,15 @@ def _steps(node: Node, x: Interval) -> Magnitudes:
 # curves between -1 and 1, or 16 u |y| for powers, exp and log. Lines through them, found in float64, add 8.
 CURVE_ERRORS = 24
 _LARGEST_SLOPE = 2.0  # at least the steepest slope of every curve without parameters
-_FLOAT32_UNIT = 2.0**-24
+_FLOAT32_UNIT = 2.0**-24  # one float32 operation errs by at most this share of its result
 _UNDERFLOWS = 2.0**-124  # a few underflow errors of float32, where denormals may count as 0
 # Rounding errors of exp in softmax, 32 ulps: torch's fastest kernels (attention on a CPU) allow themselves 20.
 _SOFTMAX_EXP_ERRORS = 64
 _FUSED_ERRORS = 64 + 8  # rounding errors of fused attention beside its sums: exp of a rescaling, and a division
 _SOFTMAX_MOST = 1 + 2.0**-6  # no value exceeds this
 _SOFTMAX_LIMIT = 2.0**100  # differences of larger scores may overflow float32
+
+_CURVES = {"bounded": _saturated, "unbounded": _curved}
 
 # Nonlinear operations with known rounding errors. No rigorous bounds exist for the others.
 MAGNITUDES: dict[str, Callable[..., Magnitudes]] = {
@@ -271,8 +271,7 @@ MAGNITUDES: dict[str, Callable[..., Magnitudes]] = {
     "max_pool": _largest,
     "maximum": _largest,
     "larger": _larger,
-    **dict.fromkeys(("sigmoid", "tanh", "softsign", "erf"), _saturated),
-    **dict.fromkeys(("elu", "gelu", "silu", "mish", "hardswish", "softplus", "shrink"), _curved),
+    **{name: _CURVES[one.curve] for name, one in OPERATIONS.items() if one.curve is not None},
     "square": _convex_or_concave(lambda x: 2 * x),
     "exp": _convex_or_concave(torch.exp),
     "log": _convex_or_concave(torch.reciprocal),

@@ -19,8 +19,6 @@ Their errors are relative to |x| and |m|, not to |c|. They are counted here, bes
 Not covered: v as mean x² - m², which loses all digits where v is far below m².
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 

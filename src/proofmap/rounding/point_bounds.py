@@ -4,8 +4,6 @@ The bounds hold for the network over the real numbers and for the network as flo
 attack reached a proven lower bound of a maximum.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 

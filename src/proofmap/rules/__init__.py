@@ -1,7 +1,5 @@
 """The table of rules: how each operation is bounded by intervals, relaxed by linear functions and pulled back."""
 
-from __future__ import annotations
-
 from proofmap.rules import discontinuous, linear_operations, maximum, one_bend, piecewise, s_shaped
 from proofmap.rules.elementwise_product import ElementwiseProduct
 from proofmap.rules.matrix_product import MatrixProduct

@@ -4,8 +4,6 @@ A line above the function on both sides of a jump is above the function. An endp
 knot counts as beyond it, because a tiny change of x can change y by the whole height of the jump.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from math import inf, isinf
 

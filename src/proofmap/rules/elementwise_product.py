@@ -4,8 +4,6 @@
 middle of the box, all four have the same error. Every convex combination of two planes on one side is a valid plane.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch

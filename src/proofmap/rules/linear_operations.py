@@ -15,9 +15,8 @@ from proofmap.graph.receptive_fields import Shapes
 from proofmap.inputs.window_forms import WindowForms
 from proofmap.rules.rule import Interval, Linear, differentiated
 
-_MATRIX_MAX_FILTERS = (
-    8  # windows up to this many filter sizes use one matrix product: its zeros cost less than small convolutions
-)
+# windows up to this many filter sizes use one matrix product: its zeros cost less than small convolutions
+_MATRIX_MAX_FILTERS = 8
 _CAST_CHUNK = 2**21  # coefficients per chunk that is cast to another type
 _MIN_ROWS_FOR_SKIPPING = 16  # with more rows than this, a search for zero columns saves time
 

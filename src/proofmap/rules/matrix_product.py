@@ -1,7 +1,5 @@
 """Matrix products of two variable factors, as in attention, relaxed by their first-order expansion."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Relaxation of the maximum of several values: max pooling, and the maximum of two branches."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from math import inf, prod

@@ -17,9 +17,8 @@ from proofmap.rules.rule import AffineBounds, FreeParameters, Interval, Kind, Ki
 from proofmap.rules.scalar_lines import at_rows
 from proofmap.runtime.block_sums import dot
 
-_COMPARISON_POINT = (
-    2 / 3
-)  # where in an interval planes are compared; the middle favours planes whose errors grow further back
+# where in an interval planes are compared; the middle favours planes whose errors grow further back
+_COMPARISON_POINT = 2 / 3
 
 
 @dataclass(frozen=True, eq=False)

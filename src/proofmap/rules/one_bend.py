@@ -3,8 +3,6 @@
 Lines are computed in float64 for every type of the network, because f(x) - s·x cancels.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from math import inf, log
 

@@ -1,7 +1,5 @@
 """Relaxation of piecewise linear functions: ReLU (CROWN, Zhang et al. 2018), leaky ReLU, clamp, absolute value."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from math import isfinite
 

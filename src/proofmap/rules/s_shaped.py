@@ -1,7 +1,5 @@
 """Relaxation of functions with inflections (sigmoid, tanh, ELU, swish): the tightest lines at the interval's middle."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Relaxation of scalar functions by two lines, and back-substitution through them (CROWN, Zhang et al. 2018)."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace

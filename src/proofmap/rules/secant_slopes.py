@@ -4,8 +4,6 @@ The difference of two copies of a network is bounded as a value of its own, so t
 is relaxed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Resumable explanations of data sets, chunk by chunk, in this process or on a Ray cluster, with the same bytes."""
 
-from __future__ import annotations
-
 from proofmap.runs.cluster import Ray
 from proofmap.runs.dataset_run import run, shape_of
 from proofmap.runs.results import Results

@@ -4,8 +4,6 @@ The point of B_u is mostly the point of B with group u reset to x. A file stores
 entries that differ from this: their indices u d + i in (G, d), and their values, sample by sample.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Reading a chunk executes no code, and the same results give the same bytes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from proofmap.explainers.explanation import Guarantee
 Array = NDArray[Any]
 
 _FORMAT = "proofmap-chunk"
-_VERSION = 2
+_VERSION = 2  # the version of the format
 
 # name: (dtype, fill, rank). Every array has one row per sample, in the order of the run. Rows of samples that could not
 # be explained have the fill value.
@@ -45,14 +43,8 @@ ARRAYS: Mapping[str, tuple[str, Any, int]] = {
 ERRORS = "errors"
 LOWER_BOUNDS = ("full_lower", "frozen_lower")
 DROP_BOUNDS = ("drop_lower", "drop_upper")
-SCORE_BOUNDS = (
-    "score_lower",
-    "score_upper",
-)  # (n, G) float64, bounds of the exact scores, not stored
-FULL_BALL_OF = {
-    "frozen": "full",
-    "frozen_lower": "full_lower",
-}  # the same for the whole ball
+SCORE_BOUNDS = ("score_lower", "score_upper")  # (n, G) float64, bounds of the exact scores, not stored
+FULL_BALL_OF = {"frozen": "full", "frozen_lower": "full_lower"}  # the same for the whole ball
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ They detect changed numbers even if all hashes were changed to fit, such as an u
 x, or a frozen overlap above AO(B). They are necessary conditions, not proofs; certificates are proofs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -6,8 +6,6 @@ is unknown which chunk a lost worker was computing, so each of its chunks is rep
 process reads samples and writes files: nodes need Proofmap, but neither the data nor a shared disk.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections import Counter, deque

@@ -1,7 +1,5 @@
 """`run`: explain a data set chunk by chunk into a resumable folder; finished chunks are checked and kept."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from contextlib import closing

@@ -25,21 +25,14 @@ from proofmap.storage.hashing import digest
 from proofmap.storage.resumable_folder import differences, path_inside, record_differences, shortened, write_piece
 
 __all__ = [
-    "INDEX",
-    "MANIFEST",
-    "MASK",
-    "ChunkEntry",
-    "Manifest",
-    "chunk_file",
-    "contradiction",
-    "differences",
+    "INDEX", "MANIFEST", "MASK", "ChunkEntry", "Manifest", "chunk_file", "contradiction", "differences",
     "manifest_digest",
-]
+]  # fmt: skip
 
 INDEX = "certificates/index.json"
 
-_VERSION = 2
-_OLD_VERSION = 1
+_VERSION = 2  # the version of the format
+_OLD_VERSION = 1  # an older version without hashes, which is refused with advice
 _REPEATED_IN_CHUNKS = ("model", "job", "mask", "versions")  # the parts of the manifest that every chunk repeats
 
 

@@ -5,8 +5,6 @@ DIR/certificates/000017.proof, .npy         the certificate of row 17, and its i
 DIR/certificates/index.json                 each row's certificate with its SHA-256, or the reason why it has none
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 import zipfile

@@ -1,7 +1,5 @@
 """Jobs: the method and settings that explain each sample of a data set, and all values that the results depend on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass, replace
@@ -32,11 +30,7 @@ from proofmap.storage.hashing import hash_graph, versions
 from proofmap.storage.records import settings_to_json, to_json
 
 _MAX_CHUNK_SAMPLES = 1000  # samples per chunk: they are explained together, and repeated together after an interruption
-_JOB_ARGUMENTS = {
-    "batch": "chunk",
-    "groups": "groups",
-    "memory": "memory",
-}  # setting -> its argument
+_JOB_ARGUMENTS = {"batch": "chunk", "groups": "groups", "memory": "memory"}  # setting -> its argument
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +140,7 @@ class Setup:
         if not isinstance(objective, str):
             raise InputError(
                 f"got a run with objective={objective!r}, expected one of the classes, such as 'margin': the tables of "
-                "a run count decisions; explain single outputs by pm.EVA, or by proofmap explain --output"
+                "a run count decisions; explain single outputs by pm.EVA"
             )
         require_classes(self.graph)
         if isinstance(method, HybridEVA):

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from proofmap.plots.figure_page import Picture
 
-_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-_HISTOGRAM_BINS = 20
+_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)  # the quantiles of bounds and radii in totals.json
+_HISTOGRAM_BINS = 20  # bins of the histogram of bounds
 
 
 @dataclass(frozen=True)

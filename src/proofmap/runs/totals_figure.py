@@ -1,7 +1,5 @@
 """Figure of a run's totals: the histogram of the overlaps, and the mean map of each class."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
@@ -21,10 +19,10 @@ from proofmap.text.verdict_wording import counted_proven
 from proofmap.text.wording import quantity_of, share
 from proofmap.verify.objective import decides
 
-_WIDTH, _HEIGHT = 9.5, 4.2  # inches
+_FIGURE_WIDTH, _FIGURE_HEIGHT = 9.5, 4.2  # inches
 _PANELS = {"overlaps": 1.0, "maps": 1.2}  # the panels with their relative widths
 _MAX_MAPS = 12  # mean maps in the figure
-_MAPS_PER_ROW = 4
+_MAPS_PER_ROW = 4  # mean maps beside each other
 _MAX_VARIABLE_NAMES = 24  # more names do not fit on the axis
 
 
@@ -53,8 +51,8 @@ def plot_totals(totals: Totals, look: Look | None = None) -> Picture:
         return figure_of(panels)
     with rc_context(PLAIN_STYLE):
         shares = [_PANELS[name] for name in chosen]
-        width = page_width(_WIDTH * sum(shares) / sum(_PANELS.values()))
-        figure = white_figure(width, _HEIGHT * min(1.0, 0.3 + width / _WIDTH), layout="constrained")
+        width = page_width(_FIGURE_WIDTH * sum(shares) / sum(_PANELS.values()))
+        figure = white_figure(width, _FIGURE_HEIGHT * min(1.0, 0.3 + width / _FIGURE_WIDTH), layout="constrained")
         heading = look.heading("")
         if heading:
             figure.suptitle(fit(heading, 0.98 * width, scaled(11)), fontsize=scaled(11))

@@ -3,8 +3,6 @@
 A worker gives the same bytes in this process and on a machine of a cluster.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

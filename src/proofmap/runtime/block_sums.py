@@ -1,7 +1,5 @@
 """Block summation (Higham 2002, section 4.2): a product passes few additions, however long the sum is."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 _BLOCK = 256  # products per block

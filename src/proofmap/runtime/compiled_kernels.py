@@ -1,7 +1,5 @@
 """Functions compiled into one GPU kernel by torch.compile, for memory-bound work."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import cache

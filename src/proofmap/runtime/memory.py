@@ -1,7 +1,5 @@
 """Memory budgets: how much memory is free, how much work needs, and chunks that fit."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable
@@ -17,9 +15,7 @@ from proofmap.runtime.progress import part, report
 from proofmap.runtime.time_limit import check_time
 from proofmap.settings import is_number
 
-_CPU_CHUNK_BYTES = (
-    2**26
-)  # bytes; larger chunks of rows leave the caches: half as fast at 512 MB on 144 balls of a resnet
+_CPU_CHUNK_BYTES = 2**26  # bytes; larger chunks leave the caches: half as fast at 512 MB on 144 balls of a resnet
 _CGROUP = Path("/sys/fs/cgroup")
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD

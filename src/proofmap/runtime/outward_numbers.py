@@ -1,7 +1,5 @@
 """Kinds of guarantee, and printed overlaps rounded to the side on which the statement stays true."""
 
-from __future__ import annotations
-
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Literal

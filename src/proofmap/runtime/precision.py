@@ -1,7 +1,5 @@
 """Context managers for full float precision, independent of the user's settings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -7,8 +7,6 @@
 The listener is a context variable: each thread has its own, and a report without a listener costs nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

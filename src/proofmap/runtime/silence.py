@@ -1,7 +1,5 @@
 """Suppression of messages that libraries print or log about errors that they also raise."""
 
-from __future__ import annotations
-
 import io
 import logging
 from collections.abc import Iterator

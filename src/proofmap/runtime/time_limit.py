@@ -9,8 +9,6 @@
 The limit is a context variable: each thread has its own. Without a limit, a check costs nothing.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -33,6 +33,7 @@ _INTERVAL_STEPS = 20  # Adam's steps for the intervals at the root
 _ROOT_ROUNDS = 2  # rounds of tightening the root's intervals where a row can exceed the thresholds
 Halves = tuple[Interval, BestChoice, Tensor, Tensor, Tensor]  # intervals, parameters, rows, depths, known bounds
 Stage = tuple[float, int]  # a share of the time, then the parts of each tree that tightens intervals
+# More parts tighten more, and take longer: few of them first, on each kind of device.
 STAGES: dict[str, tuple[Stage, ...]] = {"cpu": ((0.03, 64), (0.1, 512)), "cuda": ((0.04, 64), (0.25, 512))}
 _TIGHTENING_TIME_SHARE = 0.4  # share of the remaining time for that, at most
 _RESTART_LOOSENESS_SHARE = 0.9  # restart only if tightening leaves at most this share of the units' looseness
@@ -126,7 +127,7 @@ class SearchTree:
         self.excluded_upper: float = -inf  # inputs at which all rows are at most this may have been excluded
         self.closed_upper: Tensor = torch.full_like(reached, -inf)  # the largest bounds of closed parts
         self.split_upper: Tensor | None = self.root_upper  # the largest bounds of the parts being split
-        self.leaves: OpenLeaves = self._no_leaves()
+        self.leaves: OpenLeaves = OpenLeaves({"value": reached.new_empty(0, len(reached))}, reached[:0])
         kind = reached.device.type
         count, variables = units.inputs.weight.shape
         room = rule.memory // (
@@ -148,9 +149,6 @@ class SearchTree:
         return SearchTree(
             self.units.eliminate_stable(interval), self.balls, self.reached, self.rule, self.offer, self.upper
         )
-
-    def _no_leaves(self) -> OpenLeaves:
-        return OpenLeaves({"value": self.reached.new_empty(0, len(self.reached))}, self.reached[:0])
 
     @property
     def upper(self) -> Tensor:

@@ -3,8 +3,6 @@
 Slopes and multipliers are optimised in float32, because any value is valid. Intervals and final bounds are in float64.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import inf
 

@@ -1,7 +1,5 @@
 """Frontier of a branch and bound search: open leaves, lower and upper bounds so far, and the stopping rule."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ This works for every operation whose bounds become tighter on smaller boxes. Eac
 variables than B, and relaxations on boxes of B are looser on it.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from math import inf

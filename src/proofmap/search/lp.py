@@ -4,8 +4,6 @@ HiGHS solves the program. Only its dual multipliers are used: the bound is compu
 bound. An ℓ1 ball is δ = p - n with p, n >= 0. An ℓ2 ball is approximated by tangent planes, added as needed.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from math import inf

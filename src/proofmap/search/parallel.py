@@ -1,7 +1,5 @@
 """Parallel execution of searches: CPU threads share a batch of parts; several samples run on GPU streams at once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait

@@ -4,8 +4,6 @@ Relaxations of a deep network become looser with every level. Splitting the ball
 tightens the intervals of the units, and with them all later bounds of the search.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import replace

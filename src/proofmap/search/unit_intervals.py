@@ -127,9 +127,8 @@ class PartHalfSpace:
             t = (low + high) / 2
         of, best = part[at], t.double()
         swing = balls.supremum(torch.addcmul(form[at], best[:, None], self.form[of]))
-        closer = torch.fmin(
-            value[at], bias[at] + best * self.bias[of] + swing
-        )  # t is not finite for a half-space whose form is 0
+        # t is not finite for a half-space whose form is 0
+        closer = torch.fmin(value[at], bias[at] + best * self.bias[of] + swing)
         return value.index_copy(0, at, closer)
 
 

@@ -63,9 +63,8 @@ class UnitRows:
     weight: Tensor
     bias: Tensor
     mix: Tensor
-    radius: Tensor | None = (
-        None  # (R,) bounds the rounding errors of the rows and of bounds made of them; None: not counted
-    )
+    # (R,) bounds the rounding errors of the rows and of bounds made of them; None: not counted
+    radius: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.bias)
@@ -85,9 +84,7 @@ class UnitRows:
         mix = torch.cat([pad(part.mix, (0, units - part.mix.shape[1])) for part in parts])
         radii = [part.radius for part in parts if part.radius is not None]
         radius = torch.cat(radii) if len(radii) == len(parts) else None
-        return UnitRows(
-            torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]), mix, radius
-        )
+        return UnitRows(torch.cat([one.weight for one in parts]), torch.cat([one.bias for one in parts]), mix, radius)
 
     def negative(self) -> UnitRows:
         """Return the negated rows."""

@@ -3,8 +3,6 @@
 No file is executed, except a Python file that the user names as the model.
 """
 
-from __future__ import annotations
-
 from proofmap.sources.confirm import Rerun, rerun
 from proofmap.sources.named_model import Model, read_model
 from proofmap.sources.preparation import Preparation, preparation_of
@@ -12,16 +10,6 @@ from proofmap.sources.samples import Files, Samples, open_samples
 from proofmap.sources.vnnlib.specification import Box, read_box, read_specification
 
 __all__ = [
-    "Box",
-    "Files",
-    "Model",
-    "Preparation",
-    "Rerun",
-    "Samples",
-    "open_samples",
-    "preparation_of",
-    "read_box",
-    "read_model",
-    "read_specification",
-    "rerun",
-]
+    "Box", "Files", "Model", "Preparation", "Rerun", "Samples", "open_samples", "preparation_of", "read_box",
+    "read_model", "read_specification", "rerun",
+]  # fmt: skip

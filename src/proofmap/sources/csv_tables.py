@@ -4,8 +4,6 @@ A column named `label` holds classes. Opening a file finds its lines and reads t
 read and checked when its sample is needed.
 """
 
-from __future__ import annotations
-
 import csv
 from array import array
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Choose the reader of a file of samples by the end of its name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

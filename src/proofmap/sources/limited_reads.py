@@ -1,7 +1,5 @@
 """Read files up to a limit, so that an archive bomb or an endless device does not fill the memory."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

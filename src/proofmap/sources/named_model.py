@@ -1,7 +1,5 @@
 """Read a model by its name: an ONNX file, a function in a Python file, or a packaged model."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import zipfile

@@ -3,8 +3,6 @@
 An npy file is mapped into memory and may have any size. An array of an npz file is unpacked, up to a limit.
 """
 
-from __future__ import annotations
-
 import warnings
 import zipfile
 from dataclasses import dataclass
@@ -91,9 +89,7 @@ def open_npz(path: Path, preparation: Preparation) -> Part:
     """Open an npz file: one array of samples, and perhaps an array `labels`, `label` or `y` with their classes."""
     try:
         with zipfile.ZipFile(path) as archive:
-            members = {
-                entry.filename.removesuffix(".npy"): _member(archive, entry, path) for entry in archive.infolist()
-            }
+            members = {one.filename.removesuffix(".npy"): _member(archive, one, path) for one in archive.infolist()}
     except (ProofmapError, MemoryError):
         raise
     except Exception as error:  # zipfile and its decoders raise many types

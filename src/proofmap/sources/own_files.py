@@ -1,7 +1,5 @@
 """Names of the files that Proofmap writes, so that a folder of samples can contain results and is still read right."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 # files of a run

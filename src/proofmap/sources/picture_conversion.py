@@ -1,7 +1,5 @@
 """Notes on pictures that are converted: colours that become grey, and sizes that are scaled and cut."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -11,8 +11,6 @@ The settings are arguments, or fields of a TOML file beside the model: `net.toml
     classes = ["tench", "goldfish"]    # or a text file beside this one, with one name on each line
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from importlib.resources import as_file, files

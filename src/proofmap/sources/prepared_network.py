@@ -3,8 +3,6 @@
 A ball around the user's values is then a ball at the input of this network, and bounds include the preparation.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import prod
 

@@ -1,7 +1,5 @@
 """Samples in the formats of MNIST (idx) and CIFAR-10 (binary records)."""
 
-from __future__ import annotations
-
 from functools import cache
 from math import prod
 from pathlib import Path

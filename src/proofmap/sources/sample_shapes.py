@@ -1,7 +1,5 @@
 """Shapes of samples: turn the numbers in a file into the tensor that a network takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod

@@ -1,7 +1,5 @@
 """Data sets in files and folders: opening reads no sample, and samples are read one at a time."""
 
-from __future__ import annotations
-
 import os
 from bisect import bisect_right
 from collections import Counter

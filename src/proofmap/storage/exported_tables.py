@@ -1,4 +1,4 @@
-r"""Exported tables: pandas data frames, escaped texts in CSV cells, whose escapes can be undone exactly, and LaTeX.
+r"""Exported tables: pandas data frames, reversible escapes of texts in CSV cells, and LaTeX.
 
 In a text, `\\` means a backslash, `\u000d` a carriage return, which CSV readers take for the end of a row, and `\xe9` a
 byte of a file's name that is not UTF-8. In CSV, an apostrophe precedes a text that a spreadsheet would evaluate as a
@@ -81,9 +81,7 @@ def latex_text(text: str) -> str:
     '50\\% of x\\_1 $\\downarrow$'
     """
     safe = _LATEX_SIGN.sub(lambda found: _LATEX[found[0]], " ".join(text.split()))
-    return (
-        f"{{{safe[0]}}}{safe[1:]}" if safe.startswith(("[", "*")) else safe
-    )  # a row's end would take it as its option
+    return f"{{{safe[0]}}}{safe[1:]}" if safe.startswith(("[", "*")) else safe  # not an option of a row's end
 
 
 def one_line(text: str) -> str:

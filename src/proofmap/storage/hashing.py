@@ -1,7 +1,5 @@
 """Fingerprints of models and inputs by SHA-256, and the versions of the software."""
 
-from __future__ import annotations
-
 import platform
 import sys
 from collections.abc import Iterable, Iterator

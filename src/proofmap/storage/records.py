@@ -1,7 +1,5 @@
 """Settings as JSON, and atomic writing of files and folders."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

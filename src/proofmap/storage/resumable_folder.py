@@ -4,8 +4,6 @@ A record describes the work, and only the same work may continue in the folder. 
 existing pieces are not computed again. One process works in the folder at a time, and keeps a log of events.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -70,7 +68,7 @@ def check_same_work(
     different = differences(earlier, json.loads(json.dumps(now)))
     if different:
         raise FileError(
-            f"{folder} holds {what} ({'; '.join(different)}): choose another folder, or start it again as it was begun",
+            f"{folder} holds {what} ({'; '.join(different)}): choose another folder, or use the same settings again",
             arguments=arguments,
         )
 

@@ -1,7 +1,5 @@
 """Positions of groups of variables in words. Rows, columns and variables are counted from 0, as in the arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,21 +1,12 @@
 """Statements on what is guaranteed and what is not, about one sample and about a data set."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from proofmap.runtime.outward_numbers import NOT_COVERED, Guarantee
-from proofmap.text.output_wording import (
-    change_text,
-    explained_output,
-    quantity,
-    range_text,
-    value_text,
-    with_unit,
-)
+from proofmap.text.output_wording import change_text, explained_output, quantity, range_text, value_text, with_unit
 from proofmap.text.verdict import OverlapBounds, Verdict, Witness
 from proofmap.text.verdict_wording import clause, refuted
 from proofmap.text.wording import capitalised, confidence, noise, number, plural, quantity_of, share, smoothed
@@ -230,9 +221,7 @@ def run_open(counts: RunCounts) -> list[str]:
     if counts.count > counts.explained:
         failed = plural(counts.count - counts.explained, "sample")
         open_.append(f"Anything about the {failed} that could not be explained.")
-    open_.append(
-        "Anything about other samples of the same kind. The shares are about the samples of this data set alone."
-    )
+    open_.append("Anything about other samples of the same kind. The shares are about this data set alone.")
     if counts.ranked is None:
         open_.append("The scores, their means and their order. They show what matters, but they are not proven.")
     else:

@@ -1,7 +1,5 @@
 """HTML for notebooks: a picture with the sentences that describe it."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """The wording of an explained output: its value, its largest change over a ball, and its unit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

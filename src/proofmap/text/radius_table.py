@@ -1,7 +1,5 @@
 """Robustness radii as a line of text and as an HTML table with a bar for each sample."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from decimal import ROUND_CEILING
 from math import isfinite

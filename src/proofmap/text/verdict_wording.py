@@ -3,8 +3,6 @@
 A verdict has a badge and a sign, a first word, and a clause: "proven: no input in the ball changes the class".
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 

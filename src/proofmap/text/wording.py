@@ -3,8 +3,6 @@
 Rounding never claims more than is known: radii and shares are rounded down.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from math import isfinite, isnan
@@ -89,19 +87,16 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
         plain = isinstance(eps, list) and all(isinstance(entry, float | int) for entry in eps)
         several = "each sample's own ε" if plain else "an ε for each value"
         size = "each sample's own proven ε" if eps == "auto" else several
-    limits = f"{_half(ball)}{_within(ball.get('domain'))}{_categories(ball)}"
+    categories = ", categories free where ε > 0" if ball.get("one_hot") else ""
+    limits = f"{_half(ball)}{_within(ball.get('domain'))}{categories}"
     if ball.get("relative"):
-        return f"{size} of the way to either end of a value's range{limits}"
+        return f"{size} of the way from each value to the ends of its range{limits}"
     norm = {"inf": "L∞", "2": "L2", "1": "L1"}.get(f"{ball.get('norm')}".removesuffix(".0"), "the norm on record")
     return f"{size} in {norm}{limits}"
 
 
 def _half(ball: Mapping[str, Any]) -> str:
     return {"+": ", values raised alone", "-": ", values lowered alone"}.get(str(ball.get("half")), "")
-
-
-def _categories(ball: Mapping[str, Any]) -> str:
-    return ", categories free where ε > 0" if ball.get("one_hot") else ""
 
 
 def _within(domain: Any) -> str:

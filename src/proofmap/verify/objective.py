@@ -3,8 +3,6 @@
 Forms of the logits for the objectives of classes; forms of (v, 1) for an output v (`objectives.objective_graph`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

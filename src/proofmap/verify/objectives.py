@@ -4,8 +4,6 @@
 torch.Size([2])
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass

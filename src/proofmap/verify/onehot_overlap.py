@@ -5,8 +5,6 @@ first. A searching method then takes the boxes that may decide a maximum, in ord
 from the best value reached so far. Values that it reaches rule out other boxes without a search.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 from math import inf
@@ -48,8 +46,7 @@ def boxes_overlap(
     begin = time.monotonic()
     every = torch.arange(len(boxes.owner), device=boxes.x.device)
     first = [
-        problem.bounded(rows, replace(how, method=_without_search(how.method)))
-        for rows in every.split(_BOXES_PER_BATCH)
+        problem.bounded(one, replace(how, method=_without_search(how.method))) for one in every.split(_BOXES_PER_BATCH)
     ]
     upper, lower = (torch.cat([_members(p, side) for p in first]) for side in ("", "_lower"))
     at_x = torch.cat([p.nominal for p in first])[boxes.first]

@@ -123,9 +123,8 @@ class Overlap:
         if not self.certified:
             return torch.tensor([0.0, inf]).to(self.frozen).expand(*self.frozen.shape, 2)
         low, high = self._score_bounds()
-        return torch.stack(
-            [torch.minimum(low, high), torch.maximum(low, high)], dim=2
-        )  # rounding errors may make them cross
+        # rounding errors may make them cross
+        return torch.stack([torch.minimum(low, high), torch.maximum(low, high)], dim=2)
 
     def _score_bounds(self) -> tuple[Tensor, Tensor]:
         """Return lower and upper bounds (N, G) of the scores from all bounds together."""

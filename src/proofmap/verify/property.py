@@ -8,8 +8,6 @@ The property holds if no x of a box has outputs y = f(x) in a case of that box. 
 its rows is proven positive on the whole box. A point violates the property if *all* rows of a case are at most 0 there.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -243,14 +241,7 @@ def _search(
             family = region.ball(device)
             weight, bias = case.weight.to(family.x), case.bias.to(family.x)
             bounds, hidden = solve_plans(
-                precise,
-                Cases(family),
-                -weight[None],
-                exact,
-                "one-pass",
-                available,
-                rigorous=rigorous,
-                keep_hidden=True,
+                precise, Cases(family), -weight[None], exact, "one-pass", available, rigorous=rigorous, keep_hidden=True
             )
             above = bounds[0, 0]
             distinct = _distinct_probabilities(precise, family, (case,), exact, available, rigorous)
@@ -290,9 +281,8 @@ def _attack(
         partial(_depth, graph, *_padded(left, family.x)), family, PGD_STEPS, PGD_RESTARTS, generator
     ):
         points = round_into_box(family.x + delta, lower, upper, graph.dtype)
-        near = value > -_RELATIVE_SLACK * value.abs().clamp(
-            min=1
-        )  # also try points that only rounding errors may keep from 0
+        # also try points that only rounding errors may keep from 0
+        near = value > -_RELATIVE_SLACK * value.abs().clamp(min=1)
         for k in near.nonzero().flatten().tolist():
             _, case = left[k]
             if not case.met(precise(points[k : k + 1]).flatten().cpu()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,7 +36,7 @@ from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.runtime.time_limit import time_limit
 from proofmap.settings import check_count, check_flag
 from proofmap.text.radius_table import radius_html, radius_line
-from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
+from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap, method_of
 
 _ATTACK_RESTARTS = 2  # random starts of the attack on each ball
 _ATTACK_WORK_SHARE = 0.2  # share of the progress bar for the attack
@@ -156,6 +156,26 @@ def certified_radius(
         return search.result(search.bisect(_RadiusInterval.at(search.x))).proven
 
 
+def with_curve(
+    found: Radius, eps: Tensor, sides: Sequence[Overlap], model: Network, x: Tensor, target: Tensor, ball: Ball
+) -> Radius:
+    """Return the radii with all that bounds at the radii `eps` (E,) prove and refute beyond them.
+
+    sides: the overlaps of the balls of kind `ball` at x (N, *shape), from both sides. A bound below 0 proves its
+    radius. A point of a lower bound may be an adversary that is nearer than those of `found`.
+    """
+    search = _RadiusSearch.of(model, x, ball, None, target, 1, None, found.rigorous)
+    known = _RadiusInterval(found.proven, found.refuted.to(found.proven), found.refuted.double(), found.points)
+    every = torch.arange(len(x), device=x.device)
+    for size, side in zip(eps.to(found.proven), sides, strict=True):
+        if side.rigorous or not found.rigorous:
+            known = replace(known, proven=torch.where(side.full < 0, known.proven.maximum(size), known.proven))
+        if side.points is not None:
+            with full_precision(x.device), torch.no_grad():
+                known = search.with_adversaries(known, every, side.points[:, 0])
+    return search.result(known)
+
+
 def _search(
     model: Network,
     x: Inputs,
@@ -209,7 +229,8 @@ def radius_until(
     search = _RadiusSearch.of(model, x, Ball(1.0, inf, domain), None, target, _MOST_TRIALS, None)
     proven = torch.zeros_like(x.flatten(1)[:, 0])
     edge = torch.full_like(proven, inf)
-    share = _FIRST_SHARE_PRODUCTS if _multiplies(search.graph) else _FIRST_SHARE
+    products = any(node.op in ("product", "contract") for node in search.graph.nodes)  # as in attention
+    share = _FIRST_SHARE_PRODUCTS if products else _FIRST_SHARE
     trial = (share * _linear_radius(search.graph, x, search.target)).minimum(search.farthest)
     count, smallest = 0, inf
     rows = (margins(logits_of(search.graph, x), search.target) < 0).nonzero().flatten()
@@ -237,11 +258,6 @@ def radius_until(
             if now + took > latest:
                 break
     return RadiusTrials(proven, count, smallest, search.how.rigorous)
-
-
-def _multiplies(graph: Graph) -> bool:
-    """Return whether the network multiplies values that both depend on the input, as attention does."""
-    return any(node.op in ("product", "contract") for node in graph.nodes)
 
 
 def _linear_radius(graph: Graph, x: Tensor, target: Tensor) -> Tensor:

@@ -1,14 +1,12 @@
 """The paper's CIFAR-10 classifier: three convolutions, one max pool, two dense layers."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from torch import nn
 
 from proofmap.zoo.weights import fill_packaged
 
-_CHANNELS = (3, 128, 80, 64)
+_CHANNELS = (3, 128, 80, 64)  # channels of the input and after each convolution
 _POOLED_SIDE = (32 - 2 * 3) // 2  # pixels: three convolutions without padding remove 2 each, the pool halves the rest
 
 

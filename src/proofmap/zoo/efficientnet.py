@@ -1,7 +1,5 @@
 """EfficientNet-Lite0, an ImageNet classifier with 4.7 million weights, from optional packages."""
 
-from __future__ import annotations
-
 import importlib
 
 import torch

@@ -1,14 +1,12 @@
 """The paper's MNIST classifier: dense layers of 256, 128, 64, 32 and 10, ReLU between them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from torch import nn
 
 from proofmap.zoo.weights import fill_packaged
 
-_WIDTHS = (28 * 28, 256, 128, 64, 32, 10)
+_WIDTHS = (28 * 28, 256, 128, 64, 32, 10)  # the input's pixels, then the neurons of each layer
 
 
 def mnist_mlp(pretrained: bool = True) -> nn.Sequential:

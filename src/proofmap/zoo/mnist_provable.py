@@ -1,7 +1,5 @@
 """An MNIST classifier trained for proofs (MTL-IBP, De Palma et al. 2024): two convolutions, two dense layers."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from proofmap.zoo.weights import fill_packaged

@@ -1,7 +1,5 @@
 """VGG16, the paper's ImageNet classifier, with torchvision's names of the layers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

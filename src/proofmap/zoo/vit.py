@@ -1,7 +1,5 @@
 """Small vision transformers for CIFAR-10: convolutions make tokens, and blocks of attention mix them."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Load weights into a model from safetensors or torch's format, without executing code from the file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from importlib.resources import as_file, files
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Member rows of α-CROWN: members continue from their ball's parameters where the gradients promise a gain."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -99,8 +97,7 @@ def test_interval_gradients_go_through_all_layers(name: str) -> None:
     def bound(at: str, side: int, case: int, entry: int, by: float) -> float:
         """Return the first bound with one endpoint moved. All rows use the parameters that they ended with."""
         single = BoundState(graph, Cases(family.pick(torch.tensor([case]))), BUDGET, False, False)
-        substitution = replace(ball.continued(single, torch.tensor([case])), steps=0)
-        bounder = BackwardBounder(single, PASS, substitution)
+        bounder = BackwardBounder(single, PASS, replace(ball.continued(single, torch.tensor([case])), steps=0))
         for node in hidden:
             (source,) = node.inputs
             interval = state.interval(source).pick([case])
@@ -129,14 +126,12 @@ def test_one_bound_alone_equals_the_bound_of_both(name: str) -> None:
     """One bound alone starts from the parameters of the ball's row for this bound. The other bound is infinite."""
     make, shape, eps = NETWORKS[name]
     graph, x = make(), points(shape)
-    family = pm.Ball(eps).at(x, mask_for(shape, 3))
-    state, ball = bounded(graph, family)
+    state, ball = bounded(graph, pm.Ball(eps).at(x, mask_for(shape, 3)))
     single = state.of_members(torch.tensor([1, 6]))  # one member of each ball
     hidden = [node for node in graph.nodes if node_facts.is_nonlinear(node)]
     for node in hidden:
         single.relax(node)
-    substitution = replace(ball.continued(single, torch.tensor([0, 1])), steps=0)
-    bounder = BackwardBounder(single, PASS, substitution)
+    bounder = BackwardBounder(single, PASS, replace(ball.continued(single, torch.tensor([0, 1])), steps=0))
     for key, rows in (pair for node in hidden for pair in single.unstable(node)):
         both, upper, lower = (bounder.tighten(key, replace(rows, side=side)) for side in (0, 1, -1))
         torch.testing.assert_close(upper.upper, both.upper)
@@ -196,8 +191,7 @@ def test_rows_without_gain_stop(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_entry_with_coefficient_zero_can_get_another() -> None:
     """-relu(relu(x) - 0.9) on [-0.5, 1]: the second ReLU starts with slope 0, so the form of the first one is 0."""
     layers = [nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)]
-    values = ((1.0, 0.0), (1.0, -0.9), (-1.0, 0.0))
-    for layer, (weight, bias) in zip(layers[::2], values, strict=True):
+    for layer, (weight, bias) in zip(layers[::2], ((1.0, 0.0), (1.0, -0.9), (-1.0, 0.0)), strict=True):
         nn.init.constant_(layer.weight, weight)  # type: ignore[arg-type]
         nn.init.constant_(layer.bias, bias)  # type: ignore[arg-type]
     x = torch.tensor([[0.25]])

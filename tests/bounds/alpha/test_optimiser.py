@@ -1,7 +1,5 @@
 """Optimisers of α-CROWN: parameters stay in their ranges, and no row ends above its start."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import inf, nan
 
@@ -53,8 +51,7 @@ def test_flat_parameters_belong_to_the_given_rows(near: bool) -> None:
 def test_the_best_of_each_row_is_kept(near: bool) -> None:
     """The start can be the best, and steps that raise the bound do not count."""
     start = FreeParameters(GOAL.clamp(-1, 1), *(torch.full_like(GOAL, end) for end in (-1.0, 1.0)))
-    lowest = optimise(away, {"a": start}, steps=5, near=near)
-    assert torch.equal(lowest.parameters["a"], start.start)
+    assert torch.equal(optimise(away, {"a": start}, steps=5, near=near).parameters["a"], start.start)
 
     def rises(numbers: Mapping[str, Tensor]) -> Tensor:
         """Fall along the gradient a little, then rise above the start."""
@@ -95,8 +92,7 @@ def test_rows_do_not_depend_on_each_other() -> None:
     def second(numbers: Mapping[str, Tensor]) -> Tensor:
         return (numbers["a"] - GOAL[1:]).abs().flatten(1).sum(1)
 
-    alone = optimise(second, {"a": free(1)}, steps=7)
-    assert torch.equal(alone.parameters["a"][0], together.parameters["a"][1])
+    assert torch.equal(optimise(second, {"a": free(1)}, steps=7).parameters["a"][0], together.parameters["a"][1])
 
 
 def test_rprop_steps() -> None:

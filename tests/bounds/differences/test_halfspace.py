@@ -1,7 +1,5 @@
 """Largest values of forms on the parts of balls in a half-space."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

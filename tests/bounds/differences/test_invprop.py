@@ -1,7 +1,5 @@
 """INVPROP: bounds hold at all inputs that reach the floor, and are tighter than on the whole ball."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest
@@ -38,8 +36,7 @@ def test_bounds_hold_where_the_floor_is_reached(case: Case, norm: float) -> None
     drawn = family.sample(200, torch.Generator().manual_seed(2))
     deltas = torch.cat([torch.zeros_like(x)[None], drawn, climbed_points(graph, family, 4)])
     z = (x + deltas).flatten(0, 1)
-    logits = graph(z).view(len(deltas), 2, -1)
-    values = torch.einsum("knc,nrc->knr", logits, forms)
+    values = torch.einsum("knc,nrc->knr", graph(z).view(len(deltas), 2, -1), forms)
     floor = values.amax(2).quantile(0.8, dim=0)
     found = invprop(graph, family, forms, floor, BUDGET, 3)
     nodes = values_at(graph, z)
@@ -95,6 +92,5 @@ def test_upper_bounds_are_above_the_exact_overlap(seed: int) -> None:
     truth, _ = exact_overlap(model, family, graph(x).argmax(1))
     forms = rivals(graph, x)
     for floor in (truth.amin(1), truth.amin(1) - 0.05):
-        found = invprop(graph, family, forms, floor, BUDGET, 6)
-        upper = found.upper(family, floor[:, None].expand_as(truth))
+        upper = invprop(graph, family, forms, floor, BUDGET, 6).upper(family, floor[:, None].expand_as(truth))
         assert bool((upper >= truth - 1e-9).all())

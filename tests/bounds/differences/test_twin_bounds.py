@@ -1,7 +1,5 @@
 """Score differences by twin networks: sound, and tighter than the difference of two overlaps."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from math import inf
@@ -44,8 +42,7 @@ def one_form(graph: Graph, count: int, dtype: torch.dtype) -> Tensor:
 def points(graph: Graph, family: pm.Family, count: int = 200) -> Tensor:
     """Return δ of B: random ones, corners, and points from gradient ascent."""
     drawn = family.sample(count, torch.Generator().manual_seed(3))
-    corners = family.project(drawn.sign() * family.eps.max())
-    return torch.cat([drawn, corners, climbed_points(graph, family, 6)])
+    return torch.cat([drawn, family.project(drawn.sign() * family.eps.max()), climbed_points(graph, family, 6)])
 
 
 def check(graph: Graph, family: pm.Family, forms: Tensor, move: Tensor, tolerance: float) -> Tensor:
@@ -86,12 +83,9 @@ def test_no_difference_is_outside(case: Case) -> None:
         with pytest.raises(BoundError, match="compare two overlaps instead"):
             twin(graph)
         return
-    family = pm.Ball(0.02, domain=(case.low, case.high)).at(
-        case.inputs(2, torch.float64, seed=1), mask_for(case.shape, 3)
-    )
+    family = pm.Ball(0.02, domain=(case.low, case.high)).at(case.inputs(2, torch.float64, 1), mask_for(case.shape, 3))
     move = family.sample(1, torch.Generator().manual_seed(2))[0].sign() * 0.02
-    forms = one_form(graph, 2, torch.float64)
-    found = check(graph, family, forms, family.project(move), 1e-9)
+    found = check(graph, family, one_form(graph, 2, torch.float64), family.project(move), 1e-9)
     assert bool(torch.isfinite(found).all())
 
 
@@ -106,9 +100,7 @@ def test_other_balls(case: Case, kind: str, norm: float, half: str | None) -> No
     family = ball.at(x, mask_for(case.shape, 4))
     forms = one_form(graph, 2, torch.float64)
     slope = torch.autograd.functional.jacobian(lambda z: (graph(z) * forms[:, 0]).sum(), x)
-    move = family.project(slope * 10 * eps)
-    found = check(graph, family, forms, move, 1e-9)
-    assert bool((found[..., 1] > 0).any())
+    assert bool((check(graph, family, forms, family.project(slope * 10 * eps), 1e-9)[..., 1] > 0).any())
 
 
 def test_lower_ends_are_met_too() -> None:
@@ -119,8 +111,7 @@ def test_lower_ends_are_met_too() -> None:
     slope = torch.autograd.functional.jacobian(lambda z: (graph(z) * forms[:, 0]).sum(), x)
     for norm in (1.0, 2.0, inf):
         family = pm.Ball(0.005, norm, (0.0, 1.0)).at(x, mask_for(case.shape, 4))
-        found = check(graph, family, forms, family.project(slope * 10), 1e-9)
-        assert bool((found[..., 0] > 0).any())
+        assert bool((check(graph, family, forms, family.project(slope * 10), 1e-9)[..., 0] > 0).any())
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -159,8 +150,7 @@ def test_of_a_linear_form_nothing_is_lost() -> None:
     score = torch.stack([(gain * mask.eq(u)).sum(1) for u in range(3)], dim=1)
     move = torch.where(slope > 0, family.upper, family.lower)
     nothing = torch.full((2, 4), -inf, dtype=torch.float64)
-    found = drops(graph, family, forms, nothing, move, BUDGET)
-    torch.testing.assert_close(found, torch.stack([score, score], dim=2))
+    torch.testing.assert_close(drops(graph, family, forms, nothing, move, BUDGET), torch.stack([score, score], dim=2))
     without = drops(graph, family, forms, nothing, None, BUDGET)
     torch.testing.assert_close(without, torch.stack([torch.zeros_like(score), score], dim=2))
 
@@ -231,10 +221,8 @@ def test_closer_than_the_difference_of_two_bounds() -> None:
     forms = torch.stack([unit[[c for c in range(10) if c != int(k)]] - unit[k] for k in bound.target])
     slope = torch.autograd.functional.jacobian(lambda z: margins(graph(z), bound.target).sum(), x)
     move = torch.where(slope > 0, family.upper, family.lower)
-    reached = (forms @ logits[:, :, None]).amax(1).expand(-1, family.members)
-    found = drops(graph, family, forms, reached, move, BUDGET)
+    found = drops(graph, family, forms, (forms @ logits[:, :, None]).amax(1).expand(-1, family.members), move, BUDGET)
     assert family.mask is not None
     for u in range(family.groups):  # the best that is known of either side of the two overlaps
-        held = move.masked_fill(family.mask.eq(u), 0.0)
-        most = bound.full - margins(graph(x + held), bound.target)
+        most = bound.full - margins(graph(x + move.masked_fill(family.mask.eq(u), 0.0)), bound.target)
         assert bool((found[:, u, 1] - found[:, u, 0] < most).all())

@@ -1,7 +1,5 @@
 """proofmap claim: files for other verifiers that state the proven bounds."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 
@@ -46,8 +44,7 @@ def test_every_claim_is_confirmed_by_verify(saved: pm.Explanation) -> None:
     assert len(rows) == 5
     assert {timeout for _, _, timeout in rows} == {"300"}
     for net, question, _ in rows:
-        found = answer("verify", Path("claims") / net, Path("claims") / question)
-        assert found["holds"] == 1
+        assert answer("verify", Path("claims") / net, Path("claims") / question)["holds"] == 1
 
 
 def test_verify_refutes_a_claim_that_is_too_small(saved: pm.Explanation) -> None:
@@ -84,8 +81,7 @@ def test_the_preparation_of_values_is_part_of_the_network(saved: pm.Explanation)
     logits = network()((saved.x - 0.5) / 0.25)[0].detach()
     c = int(logits.argmax())
     expected = [float(logits[k] - logits[c]) for k in range(3) if k != c]
-    found = run(onnx.load(f"claims/{net}"), saved.x.numpy())[0]
-    assert found.tolist() == pytest.approx(expected, abs=1e-5)
+    assert run(onnx.load(f"claims/{net}"), saved.x.numpy())[0].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_files_name_their_origin(saved: pm.Explanation) -> None:

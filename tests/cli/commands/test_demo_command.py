@@ -1,7 +1,5 @@
 """proofmap demo: its output and its files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

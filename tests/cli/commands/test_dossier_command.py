@@ -1,7 +1,5 @@
 """proofmap dossier: its output and its errors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

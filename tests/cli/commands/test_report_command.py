@@ -1,7 +1,5 @@
 """proofmap report: pages from files, and errors in one sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -81,8 +79,7 @@ def wrong(work: Path, *arguments: object) -> str:
     """Return the error of a refused report, which writes no file."""
     before = sorted(work.rglob("*"))
     done = called("report", *arguments)
-    assert done.exit_code == 2
-    assert done.stdout == ""
+    assert (done.exit_code, done.stdout) == (2, "")
     assert sorted(work.rglob("*")) == before
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
@@ -119,8 +116,6 @@ def test_a_damaged_file_is_one_sentence(work: Path, tmp_path: Path, monkeypatch:
         ("page.html out --classes few.txt", "got 1 name for the classes"),
     ],
 )
-def test_invalid_inputs_are_one_sentence(
-    work: Path, arguments: str, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_inputs_are_one_sentence(work: Path, arguments: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(work)
     assert reason in wrong(work, *arguments.split())

@@ -1,7 +1,5 @@
 """proofmap run and export: on a folder of files, and killed at random moments."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random
@@ -97,9 +95,7 @@ def test_another_run_is_refused_in_one_sentence(data: Path, whole: tuple[Path, d
     assert "Traceback" not in found.stderr
 
 
-def test_results_are_exported(
-    whole: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_go_out(whole: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = called("export", whole[0], "r.csv")
     assert (found.exit_code, found.stdout) == (0, f"wrote {COUNT} samples to r.csv\n"), found.stderr
@@ -132,9 +128,7 @@ def test_results_are_exported(
         (["--memory", "0"], "got --memory 0, expected a number of GiB, such as 4"),
     ],
 )
-def test_wrong_options_are_refused_before_any_work(
-    data: Path, tmp_path: Path, options: list[str], message: str
-) -> None:
+def test_bad_options_are_refused_before_any_work(data: Path, tmp_path: Path, options: list[str], message: str) -> None:
     found = called("run", data, *OPTIONS, "--out", tmp_path / "out", *options)
     assert (found.exit_code, found.stdout) == (2, "")
     assert message in found.stderr

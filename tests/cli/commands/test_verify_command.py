@@ -1,7 +1,5 @@
 """proofmap verify: verdicts with their balls, counterexamples, and the exit code."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -136,8 +134,7 @@ def test_a_refuting_point_is_in_the_ball_exactly_and_of_another_class(norm: str,
         moved = (point.double() - images[0].double()).flatten()
         assert float(torch.linalg.vector_norm(moved, float(norm))) <= float(eps)
         assert bool(((point >= 0) & (point <= 1)).all())
-        logits = pm.zoo.mnist_mlp()(point[None])
-        assert int(logits.argmax()) == entry["becomes"] != entry["target"]
+        assert int(pm.zoo.mnist_mlp()(point[None]).argmax()) == entry["becomes"] != entry["target"]
         assert entry["confirmed_by"] == "torch"
         shown = torch.from_numpy(np.array(Image.open(entry["picture"]))).float() / 255
         torch.testing.assert_close(shown, point[0], rtol=0, atol=0.5 / 255 + 1e-6)
@@ -164,8 +161,7 @@ def test_an_onnx_file_is_confirmed_by_onnxruntime(tmp_path: Path, monkeypatch: p
     assert line.startswith(f"x.npy: 0; refuted: an input in {ball} has another class; class 1 at ")
     assert ", confirmed by onnxruntime; proven up to ε = 0.09" in line
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    alone = called(*words, "0.11").stdout.splitlines()[0]
-    assert ", confirmed by proofmap alone, without onnxruntime; " in alone
+    assert ", confirmed by proofmap alone, without onnxruntime; " in called(*words, "0.11").stdout.splitlines()[0]
 
 
 def test_results_in_the_input_folder_are_not_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,9 +219,7 @@ def test_the_ball_is_stated_in_the_user_s_values(tmp_path: Path) -> None:
     ends = [(x + move).clamp(0, 1) for move in (-1 / 255, 1 / 255)]
     low, high = (((end - 0.5) / 0.25).permute(0, 2, 3, 1) for end in ends)
     asked: Any = (pm.load(tmp_path / "net.onnx"), (low + high) / 2, pm.Ball((high - low) / 2))
-    plain, own = (
-        float(pm.overlap(*asked, target=unit["target"], rigorous=rigorous).full) for rigorous in (False, True)
-    )
+    plain, own = (float(pm.overlap(*asked, target=unit["target"], rigorous=flag).full) for flag in (False, True))
     assert plain < unit["overlap_upper_proven"]
     assert unit["overlap_upper_proven"] == pytest.approx(own, abs=own - plain + 1e-3)  # the preparation rounds too
 

@@ -1,7 +1,5 @@
 """proofmap verify --within: proven, refuted or undecided changes of one output, and the same options of explain."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -60,8 +58,7 @@ def test_a_change_is_proven_or_refuted() -> None:
 
 
 def test_a_refuting_point_is_written() -> None:
-    found = called(*CALL, "--within", "1/4", "--json")
-    entry: dict[str, Any] = json.loads(found.stdout)["inputs"][0]
+    entry: dict[str, Any] = json.loads(called(*CALL, "--within", "1/4", "--json").stdout)["inputs"][0]
     assert (entry["verdict"], entry["output"], entry["within"]) == ("refuted", "0", 0.25)
     point = np.load(entry["point"])
     assert float(np.abs(point - X[0]).max()) <= 0.125
@@ -112,8 +109,7 @@ def test_explain_states_the_output_and_its_unit() -> None:
     assert "decision" not in found.stdout
     saved = Explanation.load(next(Path("maps").glob("*.proofmap")))
     assert saved.settings["objective"] == {"output": "0", "direction": "up", "unit": "kg"}
-    record = answer(*words, "--output", "0")["inputs"][0]
-    assert record["change_of_output_0_upper_proven"] >= 0.375
+    assert answer(*words, "--output", "0")["inputs"][0]["change_of_output_0_upper_proven"] >= 0.375
     assert called("report", "page.html", "maps").exit_code == 0
     page = Path("page.html").read_text()
     assert "Everywhere in the ball, the largest change of output 0 is at most 0.38." in page

@@ -1,7 +1,5 @@
 """proofmap verify with two models: both verdicts, the bound of the difference, and the exit code."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

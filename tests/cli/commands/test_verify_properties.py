@@ -1,7 +1,5 @@
 """proofmap verify with VNN-LIB files: exactly the stated property is decided."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -74,8 +72,7 @@ def test_a_counterexample_is_written_as_the_competition_has_it(folder: Path) -> 
     values = [float(value) for _, value in pairs]
     assert 0.25 <= values[0] <= 0.5
     assert 0.1 <= values[1] <= 0.3
-    point = np.load(entry["point"])
-    assert point.tolist() == values[:2]
+    assert np.load(entry["point"]).tolist() == values[:2]
     session = onnxruntime.InferenceSession(str(folder / "net.onnx"), providers=["CPUExecutionProvider"])
     (outputs,) = session.run(None, {"x": np.array([values[:2]], dtype=np.float32)})
     assert outputs[0].tolist() == values[2:]
@@ -154,9 +151,7 @@ def test_an_unknown_answer_counts_the_open_cases(folder: Path) -> None:
         ("(assert (<= Y_0 1))", ("--result", "no/folder/r.txt"), "there is no folder no/folder"),
     ],
 )
-def test_undecidable_files_are_refused_before_any_work(
-    text: str, words: tuple[str, ...], message: str, folder: Path
-) -> None:
+def test_undecidable_files_are_refused_at_once(text: str, words: tuple[str, ...], message: str, folder: Path) -> None:
     found = verify(folder, text, *words)
     assert found.exit_code == 2
     assert message in found.stderr

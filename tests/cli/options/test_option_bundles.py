@@ -1,7 +1,5 @@
 """Bundles of options: a command has few parameters, and its user sees one list."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import Parameter, signature

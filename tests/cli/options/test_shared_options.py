@@ -1,7 +1,5 @@
 """Shared options: their texts become objects of the library."""
 
-from __future__ import annotations
-
 from proofmap.bounds import IBP, Backward, Exact, Intersection
 from proofmap.cli.options.shared_options import Bounding, groups_of
 from proofmap.inputs import groups

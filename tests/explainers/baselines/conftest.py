@@ -1,7 +1,5 @@
 """The models and samples that most of these tests are about."""
 
-from __future__ import annotations
-
 import pytest
 from torch import Tensor, nn
 

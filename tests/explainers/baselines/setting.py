@@ -1,7 +1,5 @@
 """Models, inputs and reference computations that the tests of several baselines use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -41,8 +39,7 @@ def weights(linear: nn.Sequential, target: list[int]) -> Tensor:
 def slope(model: nn.Module, x: Tensor, target: list[int]) -> Tensor:
     """∇f_c of any model for each sample."""
     x = x.clone().requires_grad_()
-    chosen = model(x)[torch.arange(len(x)), target]
-    (found,) = torch.autograd.grad(chosen.sum(), x)
+    (found,) = torch.autograd.grad(model(x)[torch.arange(len(x)), target].sum(), x)
     return found
 
 

@@ -1,7 +1,5 @@
 """Anything that explains, in one place: Captum's objects, functions, tensors, and what is refused."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import Any
 

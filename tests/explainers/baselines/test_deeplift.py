@@ -1,7 +1,5 @@
 """DeepLIFT is Captum's, and adds up whatever the network is made of."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 
@@ -70,8 +68,7 @@ def test_pools_that_overlap_add_up(baseline: float, x: Tensor) -> None:
 
 
 def test_of_a_linear_model_it_is_weights_times_the_way(linear: nn.Sequential, x: Tensor) -> None:
-    found = DeepLIFT(linear, baseline=0.3).attribute(x, TARGET)
-    torch.testing.assert_close(found, weights(linear, TARGET) * (x - 0.3))
+    torch.testing.assert_close(DeepLIFT(linear, baseline=0.3).attribute(x, TARGET), weights(linear, TARGET) * (x - 0.3))
 
 
 def test_of_an_additive_model_it_is_each_terms_change(x: Tensor) -> None:

@@ -1,7 +1,5 @@
 """Expected gradients: closed forms, what they add up to, and Captum with the same draws."""
 
-from __future__ import annotations
-
 from math import exp
 from typing import Any
 
@@ -30,9 +28,7 @@ def references(method: ExpectedGradients, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("given", ["noise", "blur", DATA])
-def test_of_a_linear_model_they_are_weights_times_the_way_from_the_mean(
-    given: Any, linear: nn.Sequential, x: Tensor
-) -> None:
+def test_a_linear_model_has_weights_times_the_way_from_the_mean(given: Any, linear: nn.Sequential, x: Tensor) -> None:
     method = ExpectedGradients(linear, samples=30, references=given)
     mean = references(method, x).mean(1)
     torch.testing.assert_close(method.attribute(x, TARGET), weights(linear, TARGET) * (x - mean))
@@ -58,8 +54,7 @@ def test_of_squares_they_are_the_difference_of_squares(x: Tensor) -> None:
 def test_they_are_captums_with_the_same_draws(cnn: nn.Sequential, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     method = ExpectedGradients(cnn, samples=6, references=DATA)
     generator = torch.Generator().manual_seed(0)
-    strata = torch.randperm(6, generator=generator)
-    shares = (strata + torch.rand(6, generator=generator, dtype=torch.float64)) / 6
+    shares = (torch.randperm(6, generator=generator) + torch.rand(6, generator=generator, dtype=torch.float64)) / 6
     order = torch.randint(5, (6,), generator=generator)
     monkeypatch.setattr(np.random, "uniform", lambda *_: np.tile(shares.numpy(), len(x)))
     monkeypatch.setattr(np.random, "choice", lambda *_: np.tile(order.numpy(), len(x)))

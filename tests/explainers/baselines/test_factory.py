@@ -1,7 +1,5 @@
 """Every name of the table: one call, the settings of the paper, seeds, and what is refused."""
 
-from __future__ import annotations
-
 from inspect import signature
 from math import inf
 from typing import Any
@@ -108,8 +106,7 @@ def test_a_map_depends_on_no_other_sample_and_not_on_the_memory(name: str, graph
     target = torch.tensor(TARGET)
     found = quick(name, graph).attribute(x, target)
     for k in range(3):
-        one = quick(name, graph).attribute(x[k : k + 1], TARGET[k])
-        torch.testing.assert_close(one, found[k : k + 1])
+        torch.testing.assert_close(quick(name, graph).attribute(x[k : k + 1], TARGET[k]), found[k : k + 1])
     for memory in (1, 20_000, 100_000):  # one point at a time, some, more
         torch.testing.assert_close(quick(name, graph, memory=memory).attribute(x, target), found)
 
@@ -215,3 +212,9 @@ def test_who_needs_a_ball_says_so(name: str, graph: pm.Graph) -> None:
 def test_baselines_need_a_model() -> None:
     with pytest.raises(InputError, match=r"got a model of type str, expected a torch.nn.Module"):
         RISE("net.onnx")  # type: ignore[arg-type]
+
+
+def test_baselines_state_their_model_and_changed_settings() -> None:
+    model = nn.Sequential(nn.Linear(4, 2))
+    assert repr(Saliency(model)) == "Saliency(model=Sequential)"
+    assert repr(RISE(model, masks=7, memory=10**9)) == "RISE(model=Sequential, masks=7)"

@@ -1,7 +1,5 @@
 """First-order overlap: its formula, and EVA where that is linear or the ball is tiny."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import Any
 

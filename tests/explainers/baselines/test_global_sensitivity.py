@@ -1,7 +1,5 @@
 """Sobol and HSIC indices: closed forms, slow transcriptions, and the masks they are made from."""
 
-from __future__ import annotations
-
 from math import exp
 
 import pytest
@@ -118,9 +116,7 @@ def test_the_cell_that_is_read_comes_first(kind: type[Sobol] | type[HSIC]) -> No
 
 
 @pytest.mark.parametrize("kind", [Sobol, HSIC])
-def test_a_constant_in_the_logits_changes_nothing(
-    kind: type[Sobol] | type[HSIC], cnn: nn.Sequential, x: Tensor
-) -> None:
+def test_a_constant_in_logits_changes_nothing(kind: type[Sobol] | type[HSIC], cnn: nn.Sequential, x: Tensor) -> None:
     found, shifted = (kind(model, cells=2).attribute(x, 1) for model in (cnn, Shifted(cnn)))
     torch.testing.assert_close(shifted, found)
 

@@ -1,7 +1,5 @@
 """Grad-CAM is Captum's, Grad-CAM++ the formula of its paper."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest
@@ -56,8 +54,7 @@ def test_grad_cam_where_a_path_leads_past_the_layer(x: Tensor) -> None:
 def plus_plus(tail: nn.Module, maps: Tensor, target: int) -> Tensor:
     """Chattopadhyay et al. 2018, eq. 10 to 20 with Y = exp(S), each derivative by itself: (H, W) from A (K, H, W)."""
     a = maps.clone().requires_grad_()
-    y = tail(a[None])[0, target].exp()
-    (first,) = torch.autograd.grad(y, a, create_graph=True)
+    (first,) = torch.autograd.grad(tail(a[None])[0, target].exp(), a, create_graph=True)
     second, third = torch.zeros_like(maps), torch.zeros_like(maps)
     for at in product(*map(range, maps.shape)):
         (again,) = torch.autograd.grad(first[at], a, create_graph=True)

@@ -1,7 +1,5 @@
 """Saliency, gradient times input and integrated gradients: closed forms, and the trapezoid rule by hand."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """LRP is Captum's, layer by layer; the rule for other signs is written down a second time, slowly."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from captum import attr
@@ -81,8 +79,7 @@ def test_without_biases_nothing_is_lost(gamma: float, x: Tensor) -> None:
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
     logit = model(x).detach()[torch.arange(3), TARGET]
-    found = LRP(model, epsilon=1e-12, gamma=gamma).attribute(x, TARGET)
-    torch.testing.assert_close(found.flatten(1).sum(1), logit)
+    torch.testing.assert_close(LRP(model, epsilon=1e-12, gamma=gamma).attribute(x, TARGET).flatten(1).sum(1), logit)
 
 
 def by_hand(weight: Tensor, bias: Tensor, a: list[float], relevance: list[float], gamma: float) -> list[float]:
@@ -135,8 +132,7 @@ def test_moving_entries_costs_nothing(x: Tensor) -> None:
     """Even a large epsilon takes its share of sums alone, not of what is only moved."""
     model = seeded(Joined)
     logit = model(x).detach()[torch.arange(3), TARGET]
-    found = LRP(model, epsilon=1e-12).attribute(x, TARGET).flatten(1).sum(1)
-    torch.testing.assert_close(found, logit)
+    torch.testing.assert_close(LRP(model, epsilon=1e-12).attribute(x, TARGET).flatten(1).sum(1), logit)
     still = seeded(nn.Flatten, lambda: nn.Linear(128, 4))
     moved = nn.Sequential(nn.ZeroPad2d(1), nn.ZeroPad2d(-1), still).eval()
     torch.testing.assert_close(*(LRP(one, epsilon=0.5).attribute(x, TARGET) for one in (moved, still)))

@@ -1,7 +1,5 @@
 """Occlusion: a patch that is read, and a loop over patches."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest
@@ -29,8 +27,7 @@ def test_occlusion_is_a_loop_over_patches(sides: tuple[int, int]) -> None:
     for i, j in product(range(0, sides[0], tall), range(0, sides[1], wide)):
         covered = x.clone()
         covered[:, :, i : i + tall, j : j + wide] = 0.4
-        drop = (model(x) - model(covered)).detach()[:, 2]
-        expected[:, :, i : i + tall, j : j + wide] = drop[:, None, None, None]
+        expected[:, :, i : i + tall, j : j + wide] = (model(x) - model(covered)).detach()[:, 2][:, None, None, None]
     torch.testing.assert_close(Occlusion(model, baseline=0.4).attribute(x, 2), expected)
 
 

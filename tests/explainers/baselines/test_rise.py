@@ -1,7 +1,5 @@
 """RISE: a cell that is read, a loop over masks, and the masks themselves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from math import ceil
@@ -23,8 +21,7 @@ def test_rise_ranks_the_cell_that_is_read_first() -> None:
     row, column = divmod(int(found.argmax()), 28)
     assert 8 <= row < 12
     assert 16 <= column < 20
-    cells = F.avg_pool2d(found[None, None], 4)[0, 0]
-    assert int(cells.argmax()) == 2 * 7 + 4
+    assert int(F.avg_pool2d(found[None, None], 4)[0, 0].argmax()) == 2 * 7 + 4
 
 
 def test_rise_is_a_loop_over_masks(cnn: nn.Sequential, x: Tensor) -> None:

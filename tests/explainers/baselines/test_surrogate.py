@@ -1,7 +1,5 @@
 """LIME and KernelSHAP: closed forms, Shapley values by enumeration, and Captum with the same draws."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import exp, sqrt
 from typing import Any
@@ -65,8 +63,7 @@ def test_drawn_subsets_add_up_and_come_near_the_shapley_value(samples: int, cnn:
     once = found / torch.bincount(groups.flatten())[groups]
     torch.testing.assert_close(once.flatten(1).sum(1), change)
     exact = KernelSHAP(cnn, groups=groups, samples=4094).attribute(x, TARGET)
-    off = (found - exact).abs().max() / exact.abs().max()
-    assert float(off) < (0.05 if samples > 20 else 2)
+    assert float((found - exact).abs().max() / exact.abs().max()) < (0.05 if samples > 20 else 2)
 
 
 def test_subsets_are_drawn_as_they_count() -> None:
@@ -151,17 +148,14 @@ def test_what_is_not_read_has_nothing(kind: type[LIME] | type[KernelSHAP], x: Te
 def test_by_default_an_image_has_7_x_7_cells_and_a_table_its_columns(kind: type[LIME] | type[KernelSHAP]) -> None:
     x = drawn(2, 2, 14, 14)
     model = seeded(nn.Flatten, lambda: nn.Linear(392, 3))
-    found = kind(model).attribute(x, 1)
-    torch.testing.assert_close(found, kind(model, groups=pm.groups.grid(7)).attribute(x, 1))
+    torch.testing.assert_close(kind(model).attribute(x, 1), kind(model, groups=pm.groups.grid(7)).attribute(x, 1))
     table, row = seeded(lambda: nn.Linear(5, 3)), drawn(2, 5)
     terms = weight(table, 0).detach()[1] * row
     torch.testing.assert_close(kind(table).attribute(row, 1), terms, rtol=0.1, atol=0.02)
 
 
 @both
-def test_each_sample_may_have_its_own_groups(
-    kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor
-) -> None:
+def test_each_sample_may_have_own_groups(kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor) -> None:
     masks = torch.stack([QUARTERS(SHAPE), pm.groups.grid(3)(SHAPE), pm.groups.grid(1, 2)(SHAPE)])
     found = kind(cnn, groups=masks, samples=40).attribute(x, TARGET)
     for k in range(3):
@@ -171,18 +165,13 @@ def test_each_sample_may_have_its_own_groups(
 
 
 @both
-def test_the_groups_of_a_comparison_are_taken(
-    kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor
-) -> None:
-    name = "lime" if kind is LIME else "kernel-shap"
-    found = build_method(name, cnn, groups=QUARTERS).attribute(x, 1)
+def test_groups_of_a_comparison_are_taken(kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor) -> None:
+    found = build_method("lime" if kind is LIME else "kernel-shap", cnn, groups=QUARTERS).attribute(x, 1)
     assert torch.equal(found, kind(cnn, groups=QUARTERS).attribute(x, 1))
 
 
 @both
-def test_more_groups_than_samples_are_refused(
-    kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor
-) -> None:
+def test_too_many_groups_are_refused(kind: type[LIME] | type[KernelSHAP], cnn: nn.Sequential, x: Tensor) -> None:
     with pytest.raises(InputError, match=r"got 64 groups and samples=63, expected at least as many samples as groups"):
         kind(cnn, groups=pm.groups.pixels(), samples=63).attribute(x)
     assert kind(cnn, groups=pm.groups.pixels(), samples=64).attribute(x).isfinite().all()

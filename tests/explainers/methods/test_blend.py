@@ -1,7 +1,5 @@
 """Blend EVA: three maps in parts, and attacks as wide as the domain says."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sets around sampled values: nothing that was sampled lies outside, and zonotopes are no looser than boxes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -66,8 +64,7 @@ def test_every_sampled_value_is_inside(graph: pm.Graph, x: Tensor, split: str, r
         one = torch.eye(directions.along.shape[1]).expand(2, -1, -1)
         torch.testing.assert_close(directions.along @ directions.along.mT, one)
         for member in range(family.members):
-            points = [x, *(torch.where(family.mask == member - 1, x, x + one) for one in delta)]
-            for point in points:
+            for point in [x, *(torch.where(family.mask == member - 1, x, x + one) for one in delta)]:
                 z = head(point).flatten(1)
                 moved = z - directions.centre
                 a = (moved[:, None] @ directions.along.mT)[:, 0]
@@ -75,8 +72,7 @@ def test_every_sampled_value_is_inside(graph: pm.Graph, x: Tensor, split: str, r
                 whole = torch.cat([a, e, z], dim=1)
                 assert bool((whole >= lower[:, member] - 1e-5).all())
                 assert bool((whole <= upper[:, member] + 1e-5).all())
-                back = directions.centre + (a[:, None] @ directions.along)[:, 0] + e
-                torch.testing.assert_close(back, z)
+                torch.testing.assert_close(directions.centre + (a[:, None] @ directions.along)[:, 0] + e, z)
         if rank >= SAMPLES:  # the samples of B need no more directions than there are samples
             left = (upper - lower)[:, 0, -2 * size : -size]
             own = torch.stack([head(x)]).flatten(2)[0] - directions.centre  # x itself is none of them
@@ -98,9 +94,7 @@ def test_the_network_of_coordinates_is_the_network(graph: pm.Graph, split: str) 
 
 @pytest.mark.parametrize("method", [Backward(), IBP()])
 @pytest.mark.parametrize("split", SPLITS)
-def test_a_zonotope_is_no_looser_and_holds_what_was_sampled(
-    graph: pm.Graph, x: Tensor, split: str, method: Method
-) -> None:
+def test_a_zonotope_is_no_looser_and_holds_all_samples(graph: pm.Graph, x: Tensor, split: str, method: Method) -> None:
     box = overlaps(graph, x, split, bounds=method)
     seen = EmpiricalEVA(graph, BALL, groups=pm.groups.grid(3), samples=SAMPLES, seed=1).explain(x).overlap
     reached = torch.cat([seen.full[:, None], seen.frozen], dim=1)

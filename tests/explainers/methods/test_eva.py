@@ -1,7 +1,5 @@
 """The definitions against brute force, and what the calls say to bad input. tests/test_theory.py has the theorems."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -52,8 +50,7 @@ def test_scores_are_the_drop_of_the_overlap(graph: pm.Graph, x: Tensor) -> None:
     assert bool((found.scores >= 0).all())
     cell = pm.groups.grid(4)((1, 28, 28))
     for u in (0, 5, 15):
-        where = cell.expand(3, 1, 28, 28) == u
-        assert torch.equal(found.attributions[where].reshape(3, -1)[:, 0], found.scores[:, u])
+        assert torch.equal(found.attributions[cell.expand(3, 1, 28, 28) == u].reshape(3, -1)[:, 0], found.scores[:, u])
 
 
 def test_an_explanation_of_many_is_that_of_each(graph: pm.Graph, x: Tensor) -> None:
@@ -120,8 +117,7 @@ def test_the_same_noise_serves_every_member(graph: pm.Graph, x: Tensor) -> None:
         next(model.parameters())[:, :28] = 0.0  # the first row of pixels
     mask = torch.zeros(1, 28, 28, dtype=torch.long)
     mask[:, 1:] = 1
-    found = EmpiricalEVA(model, BALL, groups=mask, samples=10).explain(x)
-    assert found.scores[:, 0].abs().max() == 0
+    assert EmpiricalEVA(model, BALL, groups=mask, samples=10).explain(x).scores[:, 0].abs().max() == 0
 
 
 def test_a_split_at_the_input_is_plain_eva_on_the_sampled_box(graph: pm.Graph, x: Tensor) -> None:
@@ -191,8 +187,7 @@ def test_every_class_of_every_sample(graph: pm.Graph, x: Tensor) -> None:
     explainer = TargetedEVA(graph, BALL, groups=pm.groups.grid(4))
     every = explainer.explain_all(x)
     assert len(every) == 30
-    one = explainer.explain(x[1:2], target=7)
-    torch.testing.assert_close(every.scores[17], one.scores[0], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(every.scores[17], explainer.explain(x[1:2], target=7).scores[0], rtol=1e-3, atol=1e-4)
     own = int(every.predicted[10])
     assert bool((every.scores[10 + own] == 0).all())
     assert every.opposite is not None
@@ -237,8 +232,7 @@ def test_a_radius_for_each_sample(graph: pm.Graph, x: Tensor) -> None:
 
 
 def test_groups_of_every_kind(graph: pm.Graph, x: Tensor) -> None:
-    picture = EVA(graph, BALL).explain(x[:1])
-    assert picture.scores.shape == (1, 784)
+    assert EVA(graph, BALL).explain(x[:1]).scores.shape == (1, 784)
     masks = torch.stack([torch.roll(pm.groups.grid(4)((1, 28, 28)), k, -1) for k in range(3)])
     masks[0].clamp_(max=3)  # a sample without the other groups
     each = EVA(graph, BALL, groups=masks, batch=1).explain(x)
@@ -247,8 +241,7 @@ def test_groups_of_every_kind(graph: pm.Graph, x: Tensor) -> None:
     torch.testing.assert_close(each.scores, together.scores, rtol=1e-3, atol=1e-4)
     assert bool((each.scores[0, 4:] == 0).all())
     table = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
-    rows = EVA(table, pm.Ball(0.1), groups=pm.groups.columns()).explain(torch.rand(4, 5))
-    assert rows.attributions.shape == (4, 5)
+    assert EVA(table, pm.Ball(0.1), groups=pm.groups.columns()).explain(torch.rand(4, 5)).attributions.shape == (4, 5)
 
 
 def test_pieces_of_a_batch_keep_their_balls() -> None:
@@ -281,10 +274,8 @@ def test_channels_together_or_apart() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 2, 3))
     x = torch.rand(2, 3, 4, 4)
-    spanning = EVA(model, pm.Ball(0.1), groups=pm.groups.pixels()).explain(x)
-    assert spanning.scores.shape == (2, 16)
-    apart = EVA(model, pm.Ball(0.1), groups=torch.arange(48).reshape(3, 4, 4)).explain(x)
-    assert apart.scores.shape == (2, 48)
+    assert EVA(model, pm.Ball(0.1), groups=pm.groups.pixels()).explain(x).scores.shape == (2, 16)
+    assert EVA(model, pm.Ball(0.1), groups=torch.arange(48).reshape(3, 4, 4)).explain(x).scores.shape == (2, 48)
 
 
 def test_a_changed_model_is_traced_again(x: Tensor) -> None:
@@ -301,11 +292,8 @@ def test_a_changed_model_is_traced_again(x: Tensor) -> None:
 
 def test_what_is_recorded(graph: pm.Graph, x: Tensor) -> None:
     found = HybridEVA(graph, BALL, groups=pm.groups.grid(4), split="2", samples=7, seed=5).explain(x)
-    assert found.method == "HybridEVA"
-    assert found.seed == 5
-    assert found.settings["samples"] == 7
-    assert found.settings["split"] == "2"
-    assert found.settings["eps"] == 0.01
+    assert (found.method, found.seed, found.settings["samples"]) == ("HybridEVA", 5, 7)
+    assert (found.settings["split"], found.settings["eps"]) == ("2", 0.01)
     assert found.settings["norm"] == "inf"
     assert found.seconds > 0
     assert found.versions["torch"] == torch.__version__
@@ -335,8 +323,8 @@ def test_an_interruption_leaves_the_explainer_as_it_was(graph: pm.Graph, x: Tens
         calls = 0
 
         def _measure(self, task: Task) -> Measured:
-            self.calls += 1
-            if self.calls == 2:
+            Interrupted.calls += 1
+            if Interrupted.calls == 2:
                 raise KeyboardInterrupt
             return super()._measure(task)
 

@@ -1,7 +1,5 @@
 """Explainers that sample: the same samples give the same answer as running the whole network for every member."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -46,11 +44,8 @@ def dense() -> nn.Module:
     )
 
 
-NETWORKS = {  # with a split in front of the last layer, and one further up
-    "vgg": (small_vgg, ("10", "6")),
-    "blocks": (blocks, ("7", "2")),
-    "dense": (dense, ("4", "1")),
-}
+# with a split in front of the last layer, and one further up
+NETWORKS = {"vgg": (small_vgg, ("10", "6")), "blocks": (blocks, ("7", "2")), "dense": (dense, ("4", "1"))}
 
 
 def made(name: str) -> nn.Module:
@@ -173,8 +168,7 @@ def test_at_the_edge_of_a_domain_members_run_by_themselves(name: str, x: Tensor)
         truth = plain_empirical(graph, at, mask)
         assert bool(truth.isfinite().all())
         for memory in (None, 3_000_000):
-            explainer = EmpiricalEVA(graph, BALL, groups=mask, samples=SAMPLES, seed=3, memory=memory)
-            found = explainer.explain(at).overlap
+            found = EmpiricalEVA(graph, BALL, groups=mask, samples=SAMPLES, seed=3, memory=memory).explain(at).overlap
             torch.testing.assert_close(found.full, truth[:, 0], rtol=1e-4, atol=2e-5)
             torch.testing.assert_close(found.frozen, truth[:, 1:], rtol=1e-4, atol=2e-5)
 

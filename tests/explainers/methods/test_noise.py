@@ -1,7 +1,5 @@
 """Noise EVA: its formula draw by draw, what a linear network makes of it, and that no number depends on the batch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -72,17 +70,6 @@ def test_on_a_linear_network_it_is_the_gradient_times_the_mean_step() -> None:
     e = pm.NoiseEVA(model, ball, groups=GROUPS, samples=4, progress=False).explain(X)
     mask = GROUPS(tuple(X.shape[1:])).expand(X.shape[1:])
     each = layer.weight[e.target].view_as(X) * (X - 0.5)  # pairs are opposite, so that this is exact
-    expected = torch.stack([each[:, mask == group].sum(1) for group in range(4)], 1)
-    torch.testing.assert_close(e.scores, expected.detach())
+    torch.testing.assert_close(e.scores, torch.stack([each[:, mask == group].sum(1) for group in range(4)], 1).detach())
     assert e.errors is not None
     assert float(e.errors.max()) < 1e-7
-
-
-def test_it_does_not_depend_on_the_batch(model: nn.Sequential) -> None:
-    ball = pm.Ball(torch.tensor([0.1, 0.4, 0.2], dtype=torch.float64), domain=DOMAIN)
-    whole = pm.NoiseEVA(model, ball, samples=6, progress=False).explain(X)
-    for settings in ({"batch": 1}, {"memory": 2**20}):
-        again = pm.NoiseEVA(model, ball, samples=6, progress=False, **settings).explain(X)  # type: ignore[arg-type]
-        torch.testing.assert_close(again.scores, whole.scores)
-    other = pm.NoiseEVA(model, ball, samples=6, seed=1, progress=False).explain(X)
-    assert not torch.allclose(other.scores, whole.scores)

@@ -1,7 +1,5 @@
 """Path EVA: the scores sum to what the attack gained, for networks of every kind, and are the integral."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -105,13 +103,4 @@ def test_one_kink_between_two_points_is_exact() -> None:
 
 def test_where_the_sum_is_not_reached_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(way, "_MAX_INTERVALS", 1)
-    e = pm.PathEVA(network("Tanh"), BALL, steps=1, progress=False).explain(X)
-    assert float(missed(e).max()) > 1e-4
-
-
-def test_a_map_depends_on_no_other_sample() -> None:
-    model = network("ReLU")
-    whole = pm.PathEVA(model, BALL, progress=False).explain(X)
-    for settings in ({"batch": 1}, {"memory": 1}):
-        again = pm.PathEVA(model, BALL, progress=False, **settings).explain(X)  # type: ignore[arg-type]
-        torch.testing.assert_close(again.scores, whole.scores, rtol=1e-4, atol=1e-4)
+    assert float(missed(pm.PathEVA(network("Tanh"), BALL, steps=1, progress=False).explain(X)).max()) > 1e-4

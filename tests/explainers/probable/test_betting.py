@@ -1,7 +1,5 @@
 """Confidence bounds of means: they hold as often as they say, and are about as narrow as the best."""
 
-from __future__ import annotations
-
 from math import log, sqrt
 
 import pytest
@@ -37,8 +35,7 @@ def test_nearly_as_narrow_as_the_best_for_shares() -> None:
 
 def test_small_values_are_told_from_shares() -> None:
     """The bound adapts to a small variance; bounds for binary values and sums of squares do not."""
-    drawn = torch.Generator().manual_seed(0)
-    values = 0.5 + 0.01 * torch.rand(1000, 1, generator=drawn).double()
+    values = 0.5 + 0.01 * torch.rand(1000, 1, generator=torch.Generator().manual_seed(0)).double()
     assert float(bound(values, values[:100], 1e-4)) < 0.52
 
 

@@ -1,7 +1,5 @@
 """Bounds of shares under a shift of the noise: half-spaces attain them, with and without a frozen group."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 import pytest
@@ -32,8 +30,7 @@ def test_lines_lie_above_the_shifted_share(steps: float, share: float, rise: flo
     guess = TangentBound.of(torch.tensor(share).double(), one, torch.tensor(steps).double())
     true = torch.linspace(1e-9, 1 - 1e-9, 101, dtype=torch.float64)
     for noise in (-9.0, -2.0, 0.0, 3.0):
-        along = torch.full((101, 1), noise, dtype=torch.float64)
-        lines = guess.lines(true, along)
+        lines = guess.lines(true, torch.full((101, 1), noise, dtype=torch.float64))
         assert bool((lines[:, 0] >= shifted_share(true, guess.steps) - 1e-12).all())
         assert bool((lines[:, 0] <= guess.top).all())
 
@@ -45,8 +42,7 @@ def test_a_frozen_group_of_a_half_space_is_bounded_by_what_is_true() -> None:
     share = ndtr(torch.tensor(-level, dtype=torch.float64))
     height = torch.exp(torch.tensor(-level * level / 2, dtype=torch.float64)) / sqrt(2 * torch.pi)
     guess = TangentBound.of(share, (pull * height)[None], STEPS)
-    given = ndtr((pull * GRID - level) / rest)
-    mean = float((WEIGHT * guess.lines(given, GRID[:, None])[:, 0]).sum())
+    mean = float((WEIGHT * guess.lines(ndtr((pull * GRID - level) / rest), GRID[:, None])[:, 0]).sum())
     truth = float(ndtr(-level + rest * STEPS))
     assert truth <= mean <= truth + 1e-4  # all but the guesses that are cut at three
     assert mean < float(shifted_share(share, STEPS)) - 0.02

@@ -1,7 +1,5 @@
 """`pm.concat`: the parts of a call give the call again; explanations that do not fit together are refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,8 +72,7 @@ def test_the_parts_of_a_call_give_the_call(eps: Any, domain: Any, tmp_path: Path
 
 
 def test_a_certificate_of_a_joined_sample_is_about_its_own_ball() -> None:
-    eva = pm.EVA(network().float(), pm.Ball(RADII), progress=False)
-    whole = eva.explain(samples().float())
+    whole = pm.EVA(network().float(), pm.Ball(RADII), progress=False).explain(samples().float())
     found = pm.concat([whole[2:], whole[:2]])
     own, expected = (e.certificate(k, leaves=0, progress=False) for e, k in ((found, 1), (whole, 3)))
     assert float.fromhex(own.claim["ball"]["eps"]) == pytest.approx(0.04)

@@ -1,7 +1,5 @@
 """Tidy frames of explanations: each number is that of its group and sample."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -36,8 +34,7 @@ def test_a_row_for_each_group_of_each_sample() -> None:
 
 
 def test_intervals_and_proofs_of_searched_scores() -> None:
-    e = ranked([3.0, 0.0, 1.0], 0.5)
-    frame = e.to_frame()
+    frame = ranked([3.0, 0.0, 1.0], 0.5).to_frame()
     assert frame["proven"].tolist() == [True, False, True]
     assert frame["rank"].tolist() == [1, 3, 2]
     np.testing.assert_allclose(frame["low"], [2.5, 0.0, 0.5], atol=1e-12)
@@ -46,16 +43,14 @@ def test_intervals_and_proofs_of_searched_scores() -> None:
 
 def test_scores_without_bounds_have_infinite_ends() -> None:
     e = make()
-    sampled = replace(e, guarantee="sampled", overlap=replace(e.overlap, certified=False))
-    frame = sampled.to_frame()
+    frame = replace(e, guarantee="sampled", overlap=replace(e.overlap, certified=False)).to_frame()
     assert set(frame["low"]) == {-math.inf}
     assert set(frame["high"]) == {math.inf}
     assert frame["standard_error"].isna().all()
 
 
 def test_groups_that_a_sample_does_not_have_get_no_row() -> None:
-    e = make()
-    mask = e.mask.repeat(3, 1, 1, 1)
+    mask = make().mask.repeat(3, 1, 1, 1)
     mask[1] = mask[1] % 2  # sample 1 has the groups 0 and 1 only
     frame = make(mask=mask).to_frame()
     assert frame[frame["sample"] == 1]["group"].tolist() == [0, 1]

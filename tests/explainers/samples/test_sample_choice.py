@@ -1,7 +1,5 @@
 """The index of an explanation: numbers, slices, lists, masks, tensors, arrays and columns of frames."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -77,6 +75,8 @@ def test_a_missing_sample_is_an_index_error(which: Any) -> None:
     [
         ([True, False], "got a mask of 2 entries, expected one for each of 3 samples"),
         (torch.ones(4, dtype=torch.bool), "got a mask of 4 entries"),
+        (torch.tensor([True]), "got a mask of 1 entries, expected one for each of 3 samples"),
+        (torch.tensor(True), r"got an index of bool and shape \(\)"),
         ([0.5], r"got an index of float64 and shape \(1,\), expected a number, a slice, a list"),
         ([[0, 1]], r"got an index of int64 and shape \(1, 2\)"),
         ((0, 1), r"got the index \(0, 1\), expected a number"),
@@ -91,3 +91,13 @@ def test_a_missing_sample_is_an_index_error(which: Any) -> None:
 def test_other_indices_are_refused(which: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()[which]
+
+
+def test_a_mask_of_one_sample_is_no_number() -> None:
+    """torch takes tensor([False]) for the number 0."""
+    one = make()[1]
+    assert torch.equal(one[torch.tensor([True])].x, one.x)
+    with pytest.raises(InputError, match="chooses none of 1 samples"):
+        one[torch.tensor([False])]
+    assert torch.equal(make()[torch.tensor(1)].x, one.x)
+    assert torch.equal(make()[torch.tensor([1])].x, one.x)

@@ -1,7 +1,5 @@
 """The verdict on a sample of an explanation: its question, and the bounds that each kind of explanation gives."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Proven ranks: the sentence on the most important groups claims no more than is proven."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -40,14 +38,12 @@ def test_one_matters_most() -> None:
 
 @pytest.mark.parametrize("e", [ranked([5, 4, 3, 2], 20), ranked([5], 0.1), make((1, 6), 6)])
 def test_there_is_no_sentence_without_a_proof(e: Any) -> None:
-    assert ranks(e, 0).proven == ()
-    assert ranks(e, 0).sentence == ""
+    assert (ranks(e, 0).proven, ranks(e, 0).sentence) == ((), "")
 
 
 def test_groups_that_a_sample_lacks_do_not_count() -> None:
     over = two_sided((0, 0.1), [(-3, -2.9), (-1, -0.9), (0, 0.1), (0, 0.1)])
-    mask = torch.tensor([[0, 1, 1, 0]])
-    e = make((1, 4), 4, dtype=torch.float64, scores=over.drop, overlap=over, mask=mask)
+    e = make((1, 4), 4, dtype=torch.float64, scores=over.drop, overlap=over, mask=torch.tensor([[0, 1, 1, 0]]))
     assert ranks(e, 0).sentence == "this 1 of 2 groups is proven to matter most"
 
 

@@ -1,7 +1,5 @@
 """The graph builder: names, placeholders, errors, and broadcasting."""
 
-from __future__ import annotations
-
 import pytest
 
 from proofmap.errors import ModelError, UnsupportedError
@@ -20,8 +18,7 @@ def test_names_are_free() -> None:
 def test_the_last_node_of_a_word_takes_its_name() -> None:
     b = Builder((2, 4), 5)
     pooled = pooling.reduce_max(b, "largest", "input", [1], keepdim=False)
-    assert b.name_result("largest", pooled, 1) == "largest"
-    assert b.shape("largest") == (2,)
+    assert (b.name_result("largest", pooled, 1), b.shape("largest")) == ("largest", (2,))
     again = pooling.reduce_max(b, "largest", "input", [1], keepdim=False)
     assert b.name_result("largest", again, 3) == again
     inner = b.add_node("block.act", "relu", [again])
@@ -60,8 +57,7 @@ def test_constants_combine_with_samples() -> None:
 
 def test_all_needed_operations_without_a_rule_are_listed() -> None:
     b = Builder((3,), 5)
-    one = b.add_unsupported("one", "Sin", ["input"], (3,))
-    two = b.add_unsupported("two", "Cos", [one], (3,))
+    two = b.add_unsupported("two", "Cos", [b.add_unsupported("one", "Sin", ["input"], (3,))], (3,))
     b.add_unsupported("three", "Tan", [two], (3,))
     with pytest.raises(UnsupportedError, match=r"no rule for Sin \(node 'one'\), Cos \(node 'two'\)") as caught:
         b.finish(two, CPU, DOUBLE)

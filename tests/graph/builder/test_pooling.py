@@ -1,7 +1,5 @@
 """Pooling and reductions over axes, against their definitions, window by window."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest
@@ -84,8 +82,7 @@ def test_avg_pool_is_the_mean_of_every_window(first: Axis, second: Axis, ceil: b
         )
 
     graph = built(
-        (2, first[0], second[0]),
-        lambda b: pooling.avg_pool(b, "y", "input", slide, ceil=ceil, count_padding=counting),
+        (2, first[0], second[0]), lambda b: pooling.avg_pool(b, "y", "input", slide, ceil=ceil, count_padding=counting)
     )
     assert_is(graph, expected)
 

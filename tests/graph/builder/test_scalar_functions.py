@@ -1,7 +1,5 @@
 """Functions of one scalar, products and maxima, against torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf
 
@@ -201,8 +199,7 @@ NO_GATES: dict[str, tuple[Callable[[Builder], str], Callable[[Tensor], Tensor]]]
 
 
 def sigmoid(b: Builder, slope: float, start: float) -> str:
-    line = b.affine("line", "input", torch.tensor(slope), torch.tensor(start))
-    return b.add_node("gate", "sigmoid", [line])
+    return b.add_node("gate", "sigmoid", [b.affine("line", "input", torch.tensor(slope), torch.tensor(start))])
 
 
 def erf(b: Builder, slope: float, shift: float) -> str:
@@ -259,8 +256,7 @@ def test_sign_times_absolute_value_is_the_identity() -> None:
         b = Builder((4,), 5)
         assert signed(b, "input", relu) == "input"
     b = Builder((4,), 5)
-    other = b.scale("other", "input", 2.0)
-    assert b.nodes[signed(b, other, False)].op == "product"
+    assert b.nodes[signed(b, b.scale("other", "input", 2.0), False)].op == "product"
 
 
 def test_powers_and_limits_without_a_rule() -> None:

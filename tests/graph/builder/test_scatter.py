@@ -1,7 +1,5 @@
 """Scatter, gather and selection by masks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

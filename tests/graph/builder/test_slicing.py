@@ -1,7 +1,5 @@
 """Indexing, slicing, concatenation and padding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,7 @@ Array = npt.NDArray[Any]
 @pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
 @pytest.mark.parametrize("pads", [(1, 2), (0, 1, 2, 0), (1, 1, 0, 0, 1, 0), (-1, 2), (2, -1, 0, 1)])
 def test_padding_is_that_of_numpy(mode: str, pads: tuple[int, ...]) -> None:
-    shape = (2, 3, 4)
-    graph = built(shape, lambda b: slicing.pad(b, "y", "input", pads, mode, 0.5 if mode == "constant" else 0.0))
+    graph = built((2, 3, 4), lambda b: slicing.pad(b, "y", "input", pads, mode, 0.5 if mode == "constant" else 0.0))
 
     def expected(x: Tensor) -> Tensor:
         pairs = [(0, 0)] * (4 - len(pads) // 2) + list(zip(pads[::2], pads[1::2], strict=True))[::-1]

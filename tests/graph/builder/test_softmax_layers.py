@@ -1,7 +1,5 @@
 """Masked softmax: exactly zero where the mask hides, and no infinite number in the graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf
 
@@ -112,8 +110,7 @@ def test_unmasked_entries_are_a_softmax_and_masked_ones_are_zero(name: str) -> N
 
 def test_rows_that_keep_the_same_entries_share_a_node() -> None:
     kept = torch.tensor([True, True, False])
-    graph = built((4, 3), lambda b: softmax(b, b.affine("m", "input", None, mask(kept))))
-    assert ops(graph).count("softmax") == 1
+    assert ops(built((4, 3), lambda b: softmax(b, b.affine("m", "input", None, mask(kept))))).count("softmax") == 1
     causal = built((2, 3, 3), lambda b: softmax(b, b.affine("m", "input", None, mask(CAUSAL)), 2))
     assert ops(causal).count("softmax") == 3
 

@@ -1,7 +1,5 @@
 """Layers with weights."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

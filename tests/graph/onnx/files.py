@@ -1,7 +1,5 @@
 """ONNX files for the tests: made by hand, run by onnxruntime, compared with the loaded graph."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

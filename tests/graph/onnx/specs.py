@@ -1,7 +1,5 @@
 """Single operations as ONNX files: built in each opset, run by onnxruntime, and read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,8 +46,7 @@ def fixed(
 def one(label: str, shape: tuple[int, ...], *constants: Any, opsets: Sequence[int] = OPSETS, **attributes: Any) -> Spec:
     """Return a spec of one node that reads x and constants. The label starts with the operator."""
     names = {f"c{k}": constant for k, constant in enumerate(constants)}
-    op = label.partition(" ")[0]
-    return fixed(label, shape, [node(op, ["x", *names], ["h"], **attributes)], names, opsets)
+    return fixed(label, shape, [node(label.partition(" ")[0], ["x", *names], ["h"], **attributes)], names, opsets)
 
 
 def moved(
@@ -76,8 +73,7 @@ def moved(
 
 def several(label: str, *nodes: onnx.NodeProto, shape: tuple[int, ...] = (4,), opsets: Sequence[int] = (8, 13)) -> Spec:
     """Return a spec of nodes that also read c, a constant like x, and r, which is relu(x)."""
-    first = node("Relu", ["x"], ["r"])
-    return fixed(label, shape, [first, *nodes], {"c": floats(1, *shape)}, opsets)
+    return fixed(label, shape, [node("Relu", ["x"], ["r"]), *nodes], {"c": floats(1, *shape)}, opsets)
 
 
 def cases(*specs: Spec, opsets: Sequence[int] | None = None) -> list[Any]:

@@ -1,7 +1,5 @@
 """Attention in ONNX files: with masks of minus infinity, which never reach a bound, and as one operator."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +35,7 @@ MASKS: dict[str, tuple[list[onnx.NodeProto], dict[str, Any]]] = {
         [node("Mul", ["s", "f"], ["n"]), node("Add", ["n", "c"], ["m"])],
         {"c": CAUSAL, "f": np.float32(0.3)},
     ),
-    "chosen": (
-        [node("Where", ["b", "s", "low"], ["m"])],
-        {"b": CAUSAL == 0, "low": np.array(-np.inf, np.float32)},
-    ),
+    "chosen": ([node("Where", ["b", "s", "low"], ["m"])], {"b": CAUSAL == 0, "low": np.array(-np.inf, np.float32)}),
     "computed": (
         [node("Where", ["b", "zero", "low"], ["w"]), node("Add", ["s", "w"], ["m"])],
         {"b": CAUSAL == 0, "low": np.array(-np.inf, np.float32), "zero": np.array(0, np.float32)},
@@ -109,8 +104,7 @@ def test_heads_of_keys_may_be_shared(tmp_path: Path) -> None:
         node("Attention", ["x", "k", "k"], ["o"]),
         node("Flatten", ["o"], ["y"]),
     ]
-    constants = {"zero": ints(0), "two": ints(2), "one": ints(1)}
-    model = make(nodes, ("n", 4, TOKENS, 3), constants, opset=23)
+    model = make(nodes, ("n", 4, TOKENS, 3), {"zero": ints(0), "two": ints(2), "one": ints(1)}, opset=23)
     graph, x = loaded(model, tmp_path), floats(2, 4, TOKENS, 3)
     expected: Any = ReferenceEvaluator(model).run(None, {"x": x})
     assert np.abs(graph(torch.from_numpy(x)).numpy() - expected[0]).max() <= 1e-5

@@ -1,7 +1,5 @@
 """Broadcasting of two values: either one may be the smaller, and the result has their common shape."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 
@@ -43,8 +41,7 @@ def test_two_branches(op: str, tmp_path: Path) -> None:
 def test_powers(exponent: float, tmp_path: Path) -> None:
     for shape, other in product(BRANCHES, CONSTANTS):
         nodes = [node("Exp", ["x"], ["e"]), node("Pow", ["e", "c"], ["h"])]
-        powers = np.full(other, exponent, dtype=np.float32)
-        assert_read(fixed("Pow", shape, nodes, {"c": powers}), 13, tmp_path)
+        assert_read(fixed("Pow", shape, nodes, {"c": np.full(other, exponent, dtype=np.float32)}), 13, tmp_path)
 
 
 def test_exponents_may_differ(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Check of docs/onnx.md against onnx's own test models: a few operations each time, all with `make whole`."""
 
-from __future__ import annotations
-
 import pytest
 
 from scripts.onnx_coverage import PAGE_FILE, document, rows

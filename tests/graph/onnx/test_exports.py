@@ -1,7 +1,5 @@
 """Transformers, recurrent networks and gates as torch's two exporters write them: equal logits, sound bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -46,8 +44,7 @@ class Encoder(nn.Module):
         self.head = nn.Linear(SIZE, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.layers(x if self.first else x.transpose(0, 1))
-        value: Tensor = self.head(y.mean(1 if self.first else 0))
+        value: Tensor = self.head(self.layers(x if self.first else x.transpose(0, 1)).mean(1 if self.first else 0))
         return value
 
 
@@ -150,8 +147,7 @@ def assert_read(name: str, folder: Path, *, opset: int, dynamo: bool, free: bool
     file = onnx.load(path)
     expected = [torch.from_numpy(run(file, part.numpy())) for part in x.split(3 if free else 1)]
     torch.testing.assert_close(graph(x), torch.cat(expected), rtol=1e-4, atol=1e-5)
-    family = Ball(1e-3, domain=(0.0, 1.0)).at(x[:1])
-    lower, upper = both_sides(graph, family, Backward(), "shared")
+    lower, upper = both_sides(graph, Ball(1e-3, domain=(0.0, 1.0)).at(x[:1]), Backward(), "shared")
     noise = torch.rand(300, *shape, generator=torch.Generator().manual_seed(1)) * 2e-3 - 1e-3
     values = graph((x[:1] + noise).clamp(0, 1))
     assert bool((values >= lower[0, 0] - 1e-5).all())

@@ -1,7 +1,5 @@
 """`pm.load`: files that are read, and files that are refused."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -29,8 +27,7 @@ def test_competition_network_equals_onnxruntime(path: Path) -> None:
     graph, model = load(path), onnx.load(path)
     x = np.random.default_rng(0).random((5, *graph.input.shape)).astype(np.float32)
     expected = np.concatenate([run(model, sample[None]) for sample in x])
-    got = graph(torch.from_numpy(x)).numpy()
-    assert np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert np.abs(graph(torch.from_numpy(x)).numpy() - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
 # --- how files are written ---
@@ -80,8 +77,7 @@ def test_local_functions_are_inlined(tmp_path: Path) -> None:
 
 
 def test_unneeded_nodes_are_not_read(tmp_path: Path) -> None:
-    nodes = [node("Relu", ["x"], ["y"]), node("NonZero", ["x"], ["unused"])]
-    assert_same(make(nodes, ("n", 3)), tmp_path)
+    assert_same(make([node("Relu", ["x"], ["y"]), node("NonZero", ["x"], ["unused"])], ("n", 3)), tmp_path)
 
 
 # --- data outside the file ---
@@ -268,9 +264,7 @@ def test_softplus_by_exporters_is_recognised(factor: float, limit: float, tmp_pa
     [node("Sin", ["x"], ["h"]), node("Pow", ["h", "rows"], ["y"], name="bad")],
     [node("Add", ["x", "rows"], ["h"], name="bad"), node("Sin", ["h"], ["y"])],
 ], ids=["after", "before"])  # fmt: skip
-def test_mixed_samples_are_refused_beside_an_operation_without_a_rule(
-    nodes: list[onnx.NodeProto], tmp_path: Path
-) -> None:
+def test_mixed_samples_are_refused_beside_operations_without_rules(nodes: list[onnx.NodeProto], tmp_path: Path) -> None:
     """A rule for the sine would not help: the file mixes samples, and onnxruntime runs it for any number of samples."""
     with pytest.raises(ModelError, match=r"\(node 'bad'\) mixes the samples of a batch"):
         loaded(make(nodes, ("n", 4), {"rows": floats(5, 4)}), tmp_path)

@@ -1,7 +1,5 @@
 """ONNX files that compute in float16: the float32 network with the same weights is analysed, and a warning says so."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 
@@ -31,16 +29,16 @@ def write(folder: Path, nodes: list[onnx.NodeProto], kind: int) -> Path:
     return folder / "low.onnx"
 
 
-def reference(x: torch.Tensor) -> torch.Tensor:
-    return (x @ torch.from_numpy(WEIGHT.astype(np.float32))).relu()
+def assert_float32(graph: pm.Graph) -> None:
+    x = torch.rand(3, 4)
+    torch.testing.assert_close(graph(x), (x @ torch.from_numpy(WEIGHT.astype(np.float32))).relu())
 
 
 def test_a_file_in_float16_is_read_in_float32(tmp_path: Path) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
     with pytest.warns(pm.ProofmapWarning, match="computes in float16.*float32 network.*nothing about float16"):
         graph = pm.load(write(tmp_path, nodes, HALF))
-    x = torch.rand(3, 4)
-    torch.testing.assert_close(graph(x), reference(x))
+    assert_float32(graph)
     assert graph.file is None  # the file does not compute this graph
 
 
@@ -60,8 +58,7 @@ def test_float16_between_casts_is_read_in_float32(tmp_path: Path) -> None:
     ]
     with pytest.warns(pm.ProofmapWarning, match="computes in float16"):
         graph = pm.load(write(tmp_path, nodes, FLOAT))
-    x = torch.rand(3, 4)
-    torch.testing.assert_close(graph(x), reference(x))
+    assert_float32(graph)
 
 
 def test_weights_that_are_only_stored_in_float16_need_no_warning(tmp_path: Path) -> None:
@@ -73,6 +70,5 @@ def test_weights_that_are_only_stored_in_float16_need_no_warning(tmp_path: Path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         graph = pm.load(write(tmp_path, nodes, FLOAT))
-    x = torch.rand(3, 4)
-    torch.testing.assert_close(graph(x), reference(x))
+    assert_float32(graph)
     assert graph.file is not None

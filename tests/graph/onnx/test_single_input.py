@@ -1,7 +1,5 @@
 """ONNX files with several inputs: they are read as functions of the joined vector."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +70,14 @@ def test_explanations_of_a_file(tmp_path: Path) -> None:
     file(tmp_path / "two.onnx")
     graph, balls = pm.load(tmp_path / "two.onnx"), (pm.Ball(0.1), None)
     found = pm.EVA(graph, balls).explain((A, B))
-    named = pm.EVA(graph, balls).explain({"a": A, "inputs": B})
-    assert torch.equal(found.scores, named.scores)
+    assert torch.equal(found.scores, pm.EVA(graph, balls).explain({"a": A, "inputs": B}).scores)
     assert found.input_roles == {"a": "moves", "inputs": "fixed"}
     noise = 0.2 * torch.rand(500, 4, 1, 3, 3) - 0.1
     values = expected((A + noise).flatten(0, 1), B.repeat(500, 1)).view(500, 4, 3)
     own = values.gather(2, found.target.expand(500, -1)[..., None])
     margins = (values - own).scatter(2, found.target.expand(500, -1)[..., None], -torch.inf).amax((0, 2))
     assert bool((margins <= found.overlap.full + 1e-5).all())
-    certificate = found.certificate(0, leaves=0, progress=False)
-    assert certificate.exported is not None
+    assert found.certificate(0, leaves=0, progress=False).exported is not None
     with pytest.raises(InputError, match=r"the inputs \['inputs', 'a'\], expected those of the graph in its order"):
         pm.EVA(graph, balls).explain({"inputs": B, "a": A})
     with pytest.raises(InputError, match=r"of shapes \[\(2,\), \(1, 3, 3\)\], expected \[\(1, 3, 3\), \(2,\)"):
@@ -98,8 +94,7 @@ def test_integers_are_stored_as_advised(tmp_path: Path) -> None:
     model = file(tmp_path / "three.onnx", ids=True)
     with pytest.raises(ModelError, match=r"3 inputs \(a, inputs, ids\), and 'ids' is INT64, expected floats") as caught:
         pm.load(tmp_path / "three.onnx")
-    advice = str(caught.value).rpartition("as in ")[2]
-    eval(advice, {"onnx": onnx, "model": model, "values": np.array([2])})
+    eval(str(caught.value).rpartition("as in ")[2], {"onnx": onnx, "model": model, "values": np.array([2])})
     onnx.save(model, tmp_path / "two.onnx")
     graph = pm.load(tmp_path / "two.onnx")
     row = torch.as_tensor(WEIGHTS["e"][2], dtype=torch.float32)

@@ -1,7 +1,5 @@
 """Files in which the samples leave axis 0: they are read as functions of one sample."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +93,7 @@ MIXED: dict[str, list[onnx.NodeProto]] = {
 @pytest.mark.parametrize("name", MIXED)
 def test_mixed_samples_are_refused_unless_there_is_one(name: str, tmp_path: Path) -> None:
     ones = {"ones": np.ones((1, 3, 4), np.float32)} if name == "a norm" else {}
-    alone = make(MIXED[name], (1, 3, 4), ones, opset=17)
-    bounded(assert_same(alone, tmp_path))
+    bounded(assert_same(make(MIXED[name], (1, 3, 4), ones, opset=17), tmp_path))
     with pytest.raises(ModelError, match="samples"):
         bounded(loaded(make(MIXED[name], ("n", 3, 4), ones, opset=17), tmp_path))
     with pytest.raises(ModelError, match="samples"):

@@ -1,7 +1,5 @@
 """Constant folding gives the same function with fewer nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 
@@ -150,7 +148,6 @@ def test_folding_is_done_in_double_precision() -> None:
         y = b.scale("third", y, 1 / 3)
     for _ in range(20):
         y = b.scale("thrice", y, 3.0)
-    graph = b.finish(y, CPU, torch.float32)
-    folded = graph["first"].weight
+    folded = b.finish(y, CPU, torch.float32)["first"].weight
     assert folded is not None
     assert torch.equal(folded, weight)

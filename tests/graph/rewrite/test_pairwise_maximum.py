@@ -1,7 +1,5 @@
 """Pairwise maxima with their differences: the same function, and bounds that use the correlation of the two values."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Removal of the probability head: the network decides as before."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,8 +52,7 @@ def test_the_probability_head_of_a_classifier_is_removed(last: nn.Module, classe
         if not isinstance(last, Apply) or classes != 3 or taken_off != "softmax":
             torch.testing.assert_close(graph(X), model[:3](X))
     assert pm.overlap(model, X, pm.Ball(0.01)).certified
-    eva = pm.EVA(model, pm.Ball(0.01), progress=False).explain(X)
-    assert eva.settings["taken_off"] == taken_off
+    assert pm.EVA(model, pm.Ball(0.01), progress=False).explain(X).settings["taken_off"] == taken_off
     assert "taken_off" not in pm.EVA(ending(), pm.Ball(0.01), progress=False).explain(X).settings
 
 
@@ -68,13 +65,10 @@ def test_one_probability_is_two_classes() -> None:
             torch.testing.assert_close(graph(X), torch.cat([torch.zeros_like(logit), logit], 1))
             torch.testing.assert_close(graph.as_model(graph(X)), model(X).reshape(-1, 1))
         assert (graph.taken_off, graph.classes) == ("sigmoid of one output", 2)
-        over = pm.overlap(model, X, pm.Ball(0.0))
-        torch.testing.assert_close(over.full, -logit[:, 0].abs() + 2.0**-16)
+        torch.testing.assert_close(pm.overlap(model, X, pm.Ball(0.0)).full, -logit[:, 0].abs() + 2.0**-16)
 
 
-@pytest.mark.parametrize(
-    "last", [nn.Sequential(nn.Softmax(1), nn.Linear(3, 3)), Apply(lambda z: z.softmax(1) * z.exp())]
-)
+@pytest.mark.parametrize("last", [nn.Sequential(nn.Softmax(1), nn.Linear(3, 3)), Apply(lambda z: z.softmax(1) * z)])
 def test_a_softmax_that_something_follows_stays(last: nn.Module) -> None:
     model = ending(last)
     graph = bounded(pm.trace(model, X))
@@ -128,11 +122,7 @@ FILES = {
     "softmax": ([node("Softmax", ["z"], ["y"], axis=1)], "softmax"),
     "log-softmax": ([node("LogSoftmax", ["z"], ["y"], axis=-1)], "log-softmax"),
     "maps": (
-        [
-            node("Reshape", ["z", "map"], ["m"]),
-            node("Softmax", ["m"], ["s"], axis=1),
-            node("Flatten", ["s"], ["y"]),
-        ],
+        [node("Reshape", ["z", "map"], ["m"]), node("Softmax", ["m"], ["s"], axis=1), node("Flatten", ["s"], ["y"])],
         "softmax",
     ),
 }
@@ -149,8 +139,7 @@ def test_the_heads_of_files_are_removed_as_those_of_modules(
     assert graph.taken_off == taken_off
     bounded(graph)
     torch.testing.assert_close(graph.as_model(graph(X)), torch.from_numpy(run(model, X.numpy())))
-    eva = pm.EVA(graph, pm.Ball(0.01), progress=False).explain(X)
-    assert eva.settings["taken_off"] == taken_off
+    assert pm.EVA(graph, pm.Ball(0.01), progress=False).explain(X).settings["taken_off"] == taken_off
 
 
 def test_one_probability_of_a_file_is_two_classes(tmp_path: Path) -> None:
@@ -164,8 +153,7 @@ def test_one_probability_of_a_file_is_two_classes(tmp_path: Path) -> None:
 def test_softmax_of_old_opsets_covers_all_later_axes(opset: int, tmp_path: Path) -> None:
     """Before opset 13, softmax flattens its axis and all later axes."""
     nodes = [node("Softmax", ["x"], ["s"], axis=1), node("Flatten", ["s"], ["y"])]
-    graph = loaded(make(nodes, ("n", 3, 2), opset=opset), tmp_path)
-    assert graph.taken_off == ("softmax" if opset == 11 else None)
+    assert loaded(make(nodes, ("n", 3, 2), opset=opset), tmp_path).taken_off == ("softmax" if opset == 11 else None)
 
 
 def test_an_argmax_at_the_end_of_a_file_is_refused(tmp_path: Path) -> None:
@@ -184,8 +172,7 @@ def test_preparation_keeps_the_removed_head(tmp_path: Path) -> None:
 
 
 def test_the_head_after_an_opaque_part_is_removed(tmp_path: Path) -> None:
-    model = nn.Sequential(nn.Linear(4, 5), Angles(), nn.Linear(5, 3), nn.Softmax(1)).eval()
-    graph = pm.trace(model, X)
+    graph = pm.trace(nn.Sequential(nn.Linear(4, 5), Angles(), nn.Linear(5, 3), nn.Softmax(1)).eval(), X)
     assert [n.name for n in graph.nodes] == ["input", "1", "2"]
     assert graph.taken_off == "softmax"
     nodes = [GEMM, node("Sin", ["z"], ["s"], name="wave"), node("Relu", ["s"], ["r"], name="act")]

@@ -1,7 +1,5 @@
 """Twin network: the difference of two copies as one network."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Functions of one input, traced as one graph: this takes little longer than tracing one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import accumulate, pairwise

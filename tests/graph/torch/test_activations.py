@@ -1,7 +1,5 @@
 """Every activation of one scalar in torch.nn is read, and is part of the table of test models."""
 
-from __future__ import annotations
-
 import pytest
 from torch import nn
 from torch.nn.modules import activation

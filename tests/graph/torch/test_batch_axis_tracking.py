@@ -1,7 +1,5 @@
 """Samples that leave axis 0 and come back are tracked; operations that mix them are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -66,9 +64,7 @@ FUNCTIONS: dict[str, Function] = {
     "two branches": first(lambda x: x * x.flip(0)),
     "a constant": first(lambda x: x + ROWS[:, None].to(x)),
     "a constant for each sample": folded(lambda x: x + torch.ones(x.shape[0], 1, 1).to(x)),
-    "a constant of more axes": lambda x: (
-        (x.transpose(0, 1) + torch.ones(2, 1, 1, 1).to(x)).permute(2, 0, 1, 3).flatten(2)
-    ),
+    "a larger constant": lambda x: (x.transpose(0, 1) + torch.ones(2, 1, 1, 1).to(x)).permute(2, 0, 1, 3).flatten(2),
     "where": first(lambda x: torch.where(ROWS[:, None] > 0, x, 2 * x)),
     "masked_fill": first(lambda x: x.masked_fill(ROWS[:, None] > 0, 0.5)),
     "linear": first(lambda x: F.linear(x, MATRIX.to(x), torch.arange(5).to(x))),
@@ -147,9 +143,7 @@ MIXED: dict[str, Function] = {
 
 @pytest.mark.parametrize("function", MIXED.values(), ids=MIXED)
 def test_operations_that_mix_displaced_samples_are_refused(function: Function) -> None:
-    with pytest.raises(
-        ModelError, match="mixes the samples of a batch, expected every sample to be computed on its own"
-    ):
+    with pytest.raises(ModelError, match="mixes the samples of a batch, expected every sample to be computed"):
         trace(Apply(lambda x: function(x).flatten(1)), torch.rand(1, 3, 4))
 
 

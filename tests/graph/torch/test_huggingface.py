@@ -1,7 +1,5 @@
 """Models of Hugging Face and timm, small and with random weights: they are passed as they are, and bounds hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +17,7 @@ PICTURES = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 BALL_RADIUS = 1e-3
 BALL = pm.Ball(BALL_RADIUS)
 ROWS = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(0)) / 2
-SMALL = {
-    "hidden_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "num_labels": 4,
-}
+SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "num_labels": 4}
 PATCHES = {"image_size": 16, "patch_size": 8}
 TEXT = {"vocab_size": 20, "max_position_embeddings": 8, "pad_token_id": 0}
 STAGES = {"hidden_sizes": [4, 8], "depths": [1, 1], "num_labels": 4}
@@ -159,13 +151,11 @@ def test_bounds_of_a_model_hold(case: Model) -> None:
 
 def _attacked(graph: pm.Graph, model: Callable[[Tensor], Tensor], x: Tensor, eps: float = BALL_RADIUS) -> Tensor:
     """Return the largest margin of the user's module that an attack reaches in the ball."""
-    family = pm.Ball(eps).at(x)
-    points = x + climbed_points(graph, family, 6)
+    points = x + climbed_points(graph, pm.Ball(eps).at(x), 6)
     with torch.no_grad():
         logits = torch.stack([model(part) for part in points])
         target = model(x).argmax(1).expand(len(points), -1)[..., None]
-    margins = (logits - logits.gather(2, target)).scatter(2, target, -torch.inf)
-    return margins.amax((0, 2))
+    return (logits - logits.gather(2, target)).scatter(2, target, -torch.inf).amax((0, 2))
 
 
 def test_a_whole_explanation() -> None:

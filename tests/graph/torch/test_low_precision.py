@@ -1,7 +1,5 @@
 """float16 and bfloat16 modules: the float32 network with the same weights is analysed, and a warning says so."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 
@@ -18,8 +16,7 @@ BALL = pm.Ball(0.05, domain=(0.0, 1.0))
 
 def network(dtype: torch.dtype) -> nn.Sequential:
     torch.manual_seed(0)
-    layers = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3))
-    return layers.to(dtype).eval()
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3)).to(dtype).eval()
 
 
 @DTYPES
@@ -62,8 +59,7 @@ def test_explanations_and_metrics_take_low_precision(dtype: torch.dtype) -> None
     ):
         with pytest.warns(pm.ProofmapWarning, match="float32 network"):
             found = make(model).explain(x)
-        same = make(single).explain(x.float())
-        assert torch.equal(found.attributions, same.attributions)
+        assert torch.equal(found.attributions, make(single).explain(x.float()).attributions)
     saliency = pm.explainers.as_attributor("saliency", single).attribute(x.float())
     with pytest.warns(pm.ProofmapWarning, match="float32 network"):
         assert torch.equal(pm.explainers.as_attributor("saliency", model).attribute(x), saliency)

@@ -1,7 +1,5 @@
 """Running out of memory during tracing is not reported as a fault of the model."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -2,8 +2,6 @@
 write.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -164,11 +162,9 @@ class Odd(Network):
 def test_a_part_without_rules_runs_as_it_is() -> None:
     model = Odd()
     graph = pm.trace(model, X)
-    part = opaque_node(graph)
-    assert part is not None
+    assert opaque_node(graph) is not None
     assert torch.allclose(graph(X), model(X)["logits"])
-    found = pm.EmpiricalEVA(model, BALL).explain(X)
-    assert found.model_hash == pm.EmpiricalEVA(Odd(), BALL).explain(X).model_hash
+    assert pm.EmpiricalEVA(model, BALL).explain(X).model_hash == pm.EmpiricalEVA(Odd(), BALL).explain(X).model_hash
 
 
 def test_modules_with_hooks_or_their_own_forward() -> None:
@@ -185,8 +181,7 @@ def test_modules_with_hooks_or_their_own_forward() -> None:
 
 
 def test_symbolically_traced_modules() -> None:
-    model = Network(OUTPUTS["a dictionary with logits"])
-    assert torch.allclose(pm.trace(fx.symbolic_trace(model), X)(X), Network()(X))
+    assert torch.allclose(pm.trace(fx.symbolic_trace(Network(OUTPUTS["a dictionary with logits"])), X)(X), Network()(X))
 
 
 # --- inputs by keyword ---
@@ -228,8 +223,7 @@ def test_tokens_are_refused_with_advice_that_works() -> None:
     with pytest.raises(InputError) as caught:
         pm.trace(model, TOKENS)
     advice = str(caught.value).rpartition("as in ")[2]
-    found = eval(advice, {"pm": pm, "model": model, "ball": BALL, "x": TOKENS})
-    assert found.scores.shape == (2, 12)
+    assert eval(advice, {"pm": pm, "model": model, "ball": BALL, "x": TOKENS}).scores.shape == (2, 12)
 
 
 class Caching(nn.Module):

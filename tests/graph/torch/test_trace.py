@@ -1,7 +1,5 @@
 """`pm.trace`: modules that are read, and modules that are refused."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable
@@ -29,9 +27,7 @@ DEEP = [case for name, case in MODELS.items() if name.startswith("deep")]
 # --- the table of models ---
 
 
-@pytest.mark.parametrize(
-    "name", [*(case.name for case in DEEP), "conv2d same", "conv_transpose2d groups", "split and chunk"]
-)
+@pytest.mark.parametrize("name", [*(c.name for c in DEEP), "conv2d same", "conv_transpose2d groups", "split and chunk"])
 def test_decomposed_operators_give_equal_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Operators are read directly, and after torch's decompositions."""
     monkeypatch.setattr(import_module("proofmap.graph.torch.export"), "_has_converters", lambda graph: False)
@@ -194,8 +190,7 @@ def test_a_module_that_returns_its_input_does_not_rename_it() -> None:
 def test_a_graph_lists_its_nodes() -> None:
     graph = graph_of(MODELS["relu"])
     assert "0.1: relu(0.0) -> (7,)" in repr(graph)
-    assert graph["0.1"].op == "relu"
-    assert graph.classes == 3
+    assert (graph["0.1"].op, graph.classes) == ("relu", 3)
 
 
 def test_a_graph_can_be_pickled() -> None:
@@ -384,8 +379,7 @@ def test_channels_first_are_advised() -> None:
 
 @pytest.mark.filterwarnings("ignore")  # torch has deprecated its own quantisation
 def test_quantised_layers_are_named() -> None:
-    floats = nn.Sequential(nn.Linear(4, 3))
-    model = torch.ao.quantization.quantize_dynamic(floats, {nn.Linear}, dtype=torch.qint8)
+    model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 3)), {nn.Linear}, dtype=torch.qint8)
     with pytest.raises(ModelError, match=r"the model's '0' is the quantised layer torch\.ao.*before quantisation"):
         trace(model, torch.rand(1, 4))
 

@@ -1,7 +1,5 @@
 """A model in training mode is refused if evaluation mode would be another function."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """F-Fidelity: values known in closed form, a slow transcription, and invariances."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -66,15 +64,10 @@ def test_groups_of_each_sample() -> None:
     assert minus.flatten().tolist() == pytest.approx([lost, lost])
 
 
-def test_batch_and_seed() -> None:
+def test_the_opposite_map_has_the_opposite_value() -> None:
     model, x, a = network(18, 8, 3), drawn(5, 2, 3, 3), drawn(5, 1, 3, 3, seed=2)
-    given: dict[str, Any] = {"preset": "fast", "score": "softmax"}
-    whole = FFidelity(**given)(model, x, None, a)
-    for batch in (1, 7, 50):
-        torch.testing.assert_close(FFidelity(**given, batch=batch)(model, x, None, a), whole)
-    torch.testing.assert_close(FFidelity(**given)(model, x[:2], None, a[:2]), whole[:2])
-    assert not torch.equal(FFidelity(**given, seed=1)(model, x, None, a), whole)
-    torch.testing.assert_close(FFidelity(**given)(model, x, None, -a), -whole)
+    metric = FFidelity(preset="fast", score="softmax")
+    torch.testing.assert_close(metric(model, x, None, -a), -metric(model, x, None, a))
 
 
 @pytest.mark.parametrize(

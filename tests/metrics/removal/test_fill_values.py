@@ -1,7 +1,5 @@
 """Baselines: their values by hand, and curves that use them."""
 
-from __future__ import annotations
-
 from math import exp
 from typing import Any
 
@@ -75,8 +73,7 @@ def test_a_curve_with_a_preset_baseline(kind: Any, plain: Any, baseline: Any) ->
     assert not torch.equal(value, plain()(model, x, None, a))
     assert kind.higher_is_better == plain.higher_is_better
     curve = kind(score="logit", steps=1).curve(reads_one((3, 4, 4), 20), x, 0, a)
-    gone = curve[:, -1] if plain is Deletion else curve[:, 0]
-    torch.testing.assert_close(gone, at(baseline, x).flatten(1)[:, 20])
+    torch.testing.assert_close(curve[:, -1] if plain is Deletion else curve[:, 0], at(baseline, x).flatten(1)[:, 20])
 
 
 def test_noise_is_drawn_from_the_domain_and_other_baselines_stay() -> None:
@@ -90,8 +87,7 @@ def test_noise_is_drawn_from_the_domain_and_other_baselines_stay() -> None:
 def test_mu_fidelity_with_a_mean_baseline() -> None:
     """An image of one colour does not change with its mean as the baseline, so there is nothing to correlate."""
     x = torch.full((2, 1, 4, 4), 0.5, dtype=torch.float64)
-    value = MuFidelity(baseline=Mean(), score="logit")(network(16, 3), x, None, drawn(2, 1, 4, 4))
-    assert value.tolist() == [0.0, 0.0]
+    assert MuFidelity(baseline=Mean(), score="logit")(network(16, 3), x, None, drawn(2, 1, 4, 4)).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("share", [0.0, -1.0, "wide"])

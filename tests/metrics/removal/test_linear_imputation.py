@@ -1,7 +1,5 @@
 """Linear imputation: by hand, by a dense system, and independence of other channels."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """ROAD: scores known in closed form, and invariances."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -60,15 +58,6 @@ def test_the_noise() -> None:
     last = ROAD(score="softmax", steps=4).curve(model, x, 0, -a).logit() - 0.5
     assert float(last.abs().max()) < 1e-9  # the remaining pixels are unchanged
     assert ROAD.for_ball(pm.Ball(0.1, domain=(-1.0, 3.0)), (0.0, 1.0)).noise == 0.04
-
-
-def test_batch_and_seed() -> None:
-    model, x, a = network(18, 8, 3), drawn(5, 2, 3, 3), torch.zeros(5, 1, 3, 3).double()
-    whole = ROAD(score="softmax")(model, x, None, a)
-    for batch in (1, 4, 20):
-        torch.testing.assert_close(ROAD(score="softmax", batch=batch)(model, x, None, a), whole)
-    torch.testing.assert_close(ROAD(score="softmax")(model, x[:2], None, a[:2]), whole[:2])
-    assert not torch.equal(ROAD(score="softmax", seed=1)(model, x, None, a), whole)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The figure of pm.curve: its lines are the numbers, and its titles never claim more than they do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 
@@ -38,8 +36,7 @@ def test_lines_are_the_bounds() -> None:
 def test_titles_round_to_the_safe_side() -> None:
     title = " ".join(curve(1).plot().axes[0].get_title().split())
     assert title == "class 0 · proven for ε ≤ 0.234, refuted for ε ≥ 0.313"
-    open_end = " ".join(curve(1, inf).plot().axes[0].get_title().split())
-    assert open_end == "class 0 · proven for ε ≤ 0.234"
+    assert " ".join(curve(1, inf).plot().axes[0].get_title().split()) == "class 0 · proven for ε ≤ 0.234"
     assert len(curve(1, inf).plot().axes[0].lines) == 4
     assert "rounding is not covered" in " ".join(curve(1, rigorous=False).plot().axes[0].get_title().split())
     none = curve(1)

@@ -1,7 +1,5 @@
 """pm.curve: bounds of AO at several radii from both sides, checked against points, enumeration and pm.overlap."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -46,8 +44,7 @@ def test_the_true_overlap_lies_between_both_bounds(found: OverlapCurve) -> None:
     steps = torch.linspace(-1, 1, 41, dtype=torch.float64)
     grid = torch.tensor(list(product(steps.tolist(), repeat=3)), dtype=torch.float64)
     for n, k in product(range(3), range(len(EPS))):
-        points = (X[n] + EPS[k] * grid).clamp(0, 1)
-        reached = float(margins(points, int(found.target[n])).max())
+        reached = float(margins((X[n] + EPS[k] * grid).clamp(0, 1), int(found.target[n])).max())
         assert reached <= float(found.upper[n, k]) + 1e-9
         assert float(found.lower[n, k]) >= reached - 0.02
         assert float(found.lower[n, k]) <= float(found.upper[n, k])
@@ -86,6 +83,22 @@ def test_the_curve_and_the_radii_agree(found: OverlapCurve) -> None:
     assert bool((found.lower[beyond] > 0).all())
 
 
+def test_the_radii_contain_all_that_the_curve_shows() -> None:
+    """A search of few steps leaves a wide gap. The bounds of the curve prove and refute radii inside it."""
+    sizes = [0.01 * k for k in range(1, 41)]
+    curve = pm.curve(network(), X, sizes, domain=(0.0, 1.0), steps=1, progress=False)
+    alone = pm.radius(network(), X, domain=(0.0, 1.0), steps=1, progress=False)
+    proven, refuted = curve.radius.proven[:, None], curve.radius.refuted[:, None]
+    size = curve.eps.to(proven)
+    assert bool(((curve.upper < 0) == (size <= proven)).all())
+    assert bool((curve.lower[size < refuted] <= 0).all())
+    assert bool((curve.radius.proven > alone.proven).any())
+    assert bool((curve.radius.refuted <= alone.refuted).all())
+    at = curve.radius.points
+    assert bool((network()(at).argmax(1) != curve.target).all())
+    torch.testing.assert_close((at - X).abs().flatten(1).amax(1), curve.radius.refuted)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [1.0, 2.0])
 def test_other_norms(norm: float) -> None:
@@ -102,8 +115,7 @@ def test_an_attained_value_is_that_of_a_point_in_the_ball() -> None:
     graph = pm.trace(network(), X)
     how = OverlapSettings(pm.bounds.Backward(), 2**28, rigorous=False)
     target = network()(X).argmax(1)
-    family = pm.Ball(0.2, domain=(0.0, 1.0)).at(X)
-    over = two_sided_overlap(graph, family, target, how)
+    over = two_sided_overlap(graph, pm.Ball(0.2, domain=(0.0, 1.0)).at(X), target, how)
     assert over.points is not None
     points = over.points[:, 0]
     assert bool(((points - X).abs() <= 0.2 + 1e-12).all())
@@ -207,3 +219,24 @@ def test_bounds_of_one_ball_hold_for_others() -> None:
     assert high[0, 0] == -0.5
     assert -1e-30 < float(high[0, 1]) < 0
     assert high[0, 2] == 1.0
+
+
+def test_a_notebook_shows_the_figure(found: OverlapCurve) -> None:
+    image = found[0]._repr_png_()
+    assert image is not None
+    assert image.startswith(b"\x89PNG")
+
+
+def test_an_adversary_of_the_curve_is_one_of_the_radius(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the search of the radius finds none."""
+
+    def blind(*args: Any, **options: Any) -> pm.Radius:
+        found = pm.radius(*args, **options)
+        return replace(found, refuted=torch.full_like(found.refuted, torch.inf), points=X)
+
+    monkeypatch.setattr(overlap_curve, "radius", blind)
+    curve = pm.curve(network(), X, [0.05, 0.2, 0.4], domain=(0.0, 1.0), steps=1, progress=False)
+    reached = (curve.lower > 0).any(dim=1)
+    assert bool(reached.any())
+    assert bool((curve.radius.refuted[reached] <= 0.4).all())
+    assert bool((network()(curve.radius.points[reached]).argmax(1) != curve.target[reached]).all())

@@ -1,7 +1,5 @@
 """The data set panel: its totals are those of the run, and a damaged folder is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -139,8 +137,7 @@ def test_an_unfinished_run_is_marked(tmp_path: Path) -> None:
         (tmp_path / "other" / last["file"]).unlink()
 
     (broken(tmp_path / "run", tmp_path / "other", change) / "log.jsonl").write_text('{"event": "chunk", "nu')
-    text = page_of(tmp_path / "page.html", tmp_path / "other").text
-    assert "This run is not finished." in text
+    assert "This run is not finished." in page_of(tmp_path / "page.html", tmp_path / "other").text
 
 
 @pytest.mark.parametrize(

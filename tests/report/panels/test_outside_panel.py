@@ -1,7 +1,5 @@
 """A panel from outside the package: one class adds a section, its style and its link to a report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
@@ -57,8 +55,7 @@ def test_a_panel_adds_its_section_its_style_and_its_link(tmp_path: Path) -> None
     expected = [f"EVA, why class {int(e.target[k])}: {float(e.scores[k].max()):.3f}" for k in range(len(e))]
     assert [line.text for line in section.all("li")] == expected
     assert ".largest li { font-weight: 650; }" in root.all("style")[0].text
-    links = [link.text for link in root.all("nav")[0].all("a")]
-    assert links[-1] == "Largest scores"
+    assert [link.text for link in root.all("nav")[0].all("a")][-1] == "Largest scores"
     headings = [heading.text for heading in root.all("h2")]
     assert headings.index("Largest scores") == len(headings) - 1
 

@@ -1,7 +1,5 @@
 """VNN-LIB files: their boxes and conditions, read exactly, and errors for unsupported files."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re
@@ -23,8 +21,7 @@ def test_the_box_is_read_exactly(tmp_path: Path) -> None:
     (tmp_path / "x.vnnlib.gz").write_bytes(gzip.compress(BOX.encode()))
     for name in ("x.vnnlib", "x.vnnlib.gz"):
         box = read_box(tmp_path / name, Preparation(shape=(2,)))
-        assert box.lower.tolist() == [0.25, -0.1]
-        assert box.upper.tolist() == [0.5, -0.05]
+        assert (box.lower.tolist(), box.upper.tolist()) == ([0.25, -0.1], [0.5, -0.05])
 
 
 def test_the_ball_contains_the_box_and_little_more(tmp_path: Path) -> None:
@@ -39,8 +36,7 @@ def test_the_ball_contains_the_box_and_little_more(tmp_path: Path) -> None:
 def test_an_input_that_is_fixed_does_not_move(tmp_path: Path) -> None:
     (tmp_path / "x.vnnlib").write_text(BOX.replace("0.25", "0.5"))
     box = read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
-    assert box.centre[0] == 0.5
-    assert box.radius[0] == 0.0
+    assert (float(box.centre[0]), float(box.radius[0])) == (0.5, 0.0)
 
 
 def test_the_tightest_limits_count_and_an_or_of_one_adds_no_case(tmp_path: Path) -> None:
@@ -104,9 +100,7 @@ def rows(text: str, folder: Path) -> list[list[tuple[list[float], float, bool]]]
     """Return the cases of the only box, each as rows (coefficients, constant, strict)."""
     (folder / "x.vnnlib").write_text(BOX.rpartition("(assert")[0] + text)
     (region,) = read_specification(folder / "x.vnnlib", Preparation(shape=(2,)))
-    return [
-        list(zip(case.weight.tolist(), case.bias.tolist(), case.strict.tolist(), strict=True)) for case in region.unsafe
-    ]
+    return [list(zip(c.weight.tolist(), c.bias.tolist(), c.strict.tolist(), strict=True)) for c in region.unsafe]
 
 
 @pytest.mark.parametrize(
@@ -214,8 +208,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
 )
 def test_specifications_of_the_competition(network: str, specification: str, label: int, radius: float) -> None:
     model = read_model(str(DATA / "onnx" / f"{network}.onnx"))
-    path = next((DATA / "vnnlib").glob(f"{specification}*"))
-    box = read_box(path, model.preparation)
+    box = read_box(next((DATA / "vnnlib").glob(f"{specification}*")), model.preparation)
     assert float(box.radius.max()) == pytest.approx(radius, rel=0.01)
     over = pm.overlap(model.network, box.centre[None], pm.Ball(box.radius[None]))
     assert int(over.target) == label

@@ -1,7 +1,5 @@
 """Adam (Kingma and Ba 2015): the direction of a step from decaying means of the gradients and of their squares."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ An output bound depends on relaxations, and these on intervals. The endpoints of
 which depend on earlier intervals. The chain rule goes from the output to the input.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch

@@ -8,8 +8,6 @@ a row of the member's own, with the member's relaxations and B's slopes. If it e
 are optimised as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -47,9 +47,7 @@ class AlphaObjective(Generic[AnyForm]):
 
     def parameters(self) -> dict[str, FreeParameters]:
         """The free parameters of these entries, with their ranges and current values."""
-        return {
-            key: replace(entries.free, start=self.free[key].current) for key, entries in self.free_entries().items()
-        }
+        return {key: replace(one.free, start=self.free[key].current) for key, one in self.free_entries().items()}
 
     def row(self) -> dict[str, Tensor]:
         """The row that each free parameter belongs to, by node."""
@@ -226,9 +224,7 @@ class OptimisedRows(Substitution):
             lift = torch.zeros_like(lift)
 
         def row_relaxation(key: str, one: FreeRelaxation) -> RowRelaxation:
-            return RowRelaxation(
-                one, lambda entries: self._first((name, key), entries, ids), key == start, by_intervals
-            )
+            return RowRelaxation(one, lambda some: self._first((name, key), some, ids), key == start, by_intervals)
 
         free = {key: row_relaxation(key, one) for key, one in opened.items()}
         return AlphaObjective(self.state, start, form, lift, owner, fixed, free, ids)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proofmap.inputs.family import Family
 
-_GOLDEN_RATIO = 0.5 * (5**0.5 - 1)
+_GOLDEN_RATIO = 0.5 * (5**0.5 - 1)  # the share of a bracket that a step of golden-section search keeps
 _GOLDEN_SECTION_STEPS = 16  # each one narrows the bracket of λ to 0.62 of its length
 _LEAST_SWING = 1e-30  # avoids a division by 0
 

@@ -6,8 +6,6 @@ the ball. Hidden values are bounded on the remaining part, which gives a tighter
 max_B g <= max(floor, last bound).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace

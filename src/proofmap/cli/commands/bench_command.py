@@ -1,7 +1,5 @@
 """The command `proofmap bench`: a benchmark table of the EVA paper."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +15,7 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            help=f"The table: {', '.join(names.benches())}, or a TOML file of your own.",
-            autocompletion=names.benches,
+            help=f"The table: {', '.join(names.benches())}, or a TOML file of your own.", autocompletion=names.benches
         ),
     ],
     data: Annotated[
@@ -30,9 +27,7 @@ def bench(
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="Use installed digits or photographs instead of --data, and leave out slow methods."
-        ),
+        typer.Option("--quick", help="Use packaged digits or photographs, not --data, and leave out slow methods."),
     ] = False,
     weights: Annotated[
         Path | None,

@@ -1,7 +1,5 @@
 """The command `proofmap check`: run the checker of certificates and dossiers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -37,9 +37,7 @@ def compare(
     ball: o.BallOptions,
     groups: o.Groups = None,
     target: o.Target = None,
-    out: Annotated[
-        Path | None, unset("Also write table.md, table.csv and table.png to this folder: --out tables")
-    ] = None,
+    out: Annotated[Path | None, unset("Also write table.md, table.csv and table.png here: --out tables")] = None,
     as_json: o.Json = False,
     subject: Subject,
 ) -> None:

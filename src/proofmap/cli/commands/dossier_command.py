@@ -1,7 +1,5 @@
 """The command `proofmap dossier`: pack a run and its certificates as one zip file that others can check."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The command `proofmap explain`: an attribution map and a .proofmap file for each input."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

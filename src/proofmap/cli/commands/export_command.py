@@ -1,7 +1,5 @@
 """The command `proofmap export`: write the results of a run as CSV, Parquet, npz or Zarr."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

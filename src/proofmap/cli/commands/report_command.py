@@ -1,7 +1,5 @@
 """The command `proofmap report`: write explanations and runs as one HTML page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

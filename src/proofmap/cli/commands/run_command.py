@@ -45,8 +45,7 @@ class Explaining:
         texts.Check(texts.settings),
     ] = None
     certificates: Annotated[
-        bool,
-        typer.Option("--certificates", help="Write a certificate for each sample, which others can check."),
+        bool, typer.Option("--certificates", help="Write a certificate for each sample, which others can check.")
     ] = False
 
     def arguments(self) -> dict[str, Any]:
@@ -84,9 +83,7 @@ class Selection:
     ]
     limit: o.Limit = None
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Shuffle the samples before --limit is applied.")] = False
-    seed: Annotated[
-        int, typer.Option(help="The random seed of --shuffle and of methods that draw samples: --seed 3")
-    ] = 0
+    seed: Annotated[int, typer.Option(help="The seed of --shuffle and of methods that draw samples: --seed 3")] = 0
 
 
 @dataclass(frozen=True)
@@ -125,9 +122,7 @@ class Computing:
     ] = 1
     memory: Annotated[
         float,
-        typer.Option(
-            help="Memory of each worker for bounds, in GiB: --memory 8. The last digits of results depend on it."
-        ),
+        typer.Option(help="Memory of each worker, in GiB: --memory 8. The last digits of results depend on it."),
         texts.Check(texts.gigabytes),
     ] = 4.0
 

@@ -19,7 +19,7 @@ from proofmap.errors import InputError
 if TYPE_CHECKING:
     from proofmap.verify.objectives import Output
 
-_EXIT_NOT_PROVEN = 1
+_EXIT_NOT_PROVEN = 1  # the exit code of a question whose answer is no
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """`proofmap verify` on samples: prove each decision over its ball, or refute it by a saved counterexample."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

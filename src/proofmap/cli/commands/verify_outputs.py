@@ -1,7 +1,5 @@
 """`proofmap verify --within`: prove that no input of a ball changes one output by more, or refute it by a point."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

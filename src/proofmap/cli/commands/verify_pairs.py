@@ -1,7 +1,5 @@
 """`proofmap verify` with two models: decisions proven for both, and bounds of the differences of their logits."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`proofmap verify` on VNN-LIB files: prove that the unsafe outputs of each file cannot occur, or find one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

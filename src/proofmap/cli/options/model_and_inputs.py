@@ -83,9 +83,7 @@ class ModelOptions:
         }
         from proofmap.sources import preparation_of, read_model
 
-        preparation = replace(
-            preparation_of(name), **{field: value for field, value in given.items() if value is not None}
-        )
+        preparation = replace(preparation_of(name), **{key: value for key, value in given.items() if value is not None})
         if bare:
             preparation = replace(preparation, mean=None, std=None)
         return read_model(name, weights=self.weights, preparation=preparation, classes=self.classes)

@@ -3,8 +3,6 @@
 Bundles can contain bundles. The user sees one flat list of options. The command receives the dataclasses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import is_dataclass
 from inspect import Parameter, signature

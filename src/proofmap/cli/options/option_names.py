@@ -3,8 +3,6 @@
 The library's own tables need torch, and help must not wait for it. A test compares these names with those tables.
 """
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 from proofmap.registry import METRIC_ENTRIES

@@ -4,8 +4,6 @@ An option has its parser as a `Check` in its annotation, with the names that it 
 checks have passed, and the shell completes these names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The samples of a command, each with its ball. All are read before any work starts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

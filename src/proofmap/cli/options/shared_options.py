@@ -89,9 +89,7 @@ class BallOptions:
         texts.Check(texts.radius),
     ] = None
     norm: Annotated[
-        str,
-        typer.Option(help="The norm of the ball: 1, 2 or inf: --norm 2"),
-        texts.one_of(names.NORMS, "--norm"),
+        str, typer.Option(help="The norm of the ball: 1, 2 or inf: --norm 2"), texts.one_of(names.NORMS, "--norm")
     ] = "inf"
     domain: Annotated[
         str | None,

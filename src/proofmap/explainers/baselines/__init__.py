@@ -1,7 +1,5 @@
 """Baselines: published attribution methods behind one call, with the settings of their papers."""
 
-from __future__ import annotations
-
 from proofmap.explainers.baselines.baseline import Baseline
 from proofmap.explainers.baselines.deeplift import DeepLIFT
 from proofmap.explainers.baselines.expected_gradients import ExpectedGradients
@@ -17,23 +15,7 @@ from proofmap.explainers.baselines.rise import RISE
 from proofmap.explainers.baselines.surrogate import LIME, KernelSHAP
 
 __all__ = [
-    "HSIC",
-    "LIME",
-    "LRP",
-    "RISE",
-    "Baseline",
-    "DeepLIFT",
-    "ExpectedGradients",
-    "FirstOrder",
-    "GradCAM",
-    "GradCAMPlusPlus",
-    "GradientInput",
-    "GuidedBackprop",
-    "IntegratedGradients",
-    "KernelSHAP",
-    "Occlusion",
-    "Saliency",
-    "SmoothGrad",
-    "Sobol",
-    "VarGrad",
-]
+    "HSIC", "LIME", "LRP", "RISE", "Baseline", "DeepLIFT", "ExpectedGradients", "FirstOrder", "GradCAM",
+    "GradCAMPlusPlus", "GradientInput", "GuidedBackprop", "IntegratedGradients", "KernelSHAP", "Occlusion",
+    "Saliency", "SmoothGrad", "Sobol", "VarGrad",
+]  # fmt: skip

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proofmap.execution import base_elements
 from proofmap.explainers.attributor import checked_maps
-from proofmap.explainers.explainer import check_model
+from proofmap.explainers.explainer import changed_settings, check_model
 from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.classes import classes_of, require_classes
 from proofmap.graph.input_tensor import as_samples
@@ -76,6 +76,11 @@ class Baseline(ABC):
         check_model(self.model)
         check_settings(self)
         check_memory(self.memory)
+
+    def __repr__(self) -> str:
+        names = [one.name for one in fields(self) if one.init and one.name not in ("model", "memory")]
+        stated = {"model": type(self.model).__name__} | changed_settings(self, names)
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in stated.items())})"
 
     @abstractmethod
     def _maps(self, task: BaselineBatch) -> Tensor:

@@ -1,7 +1,5 @@
 """DeepLIFT with the Rescale rule (Shrikumar et al. 2017): contributions to the difference from a reference."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

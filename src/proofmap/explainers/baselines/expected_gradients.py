@@ -1,7 +1,5 @@
 """Expected gradients (Erion et al. 2021): integrated gradients averaged over random references."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 

@@ -1,7 +1,5 @@
 """FirstOrder: the overlap of the network's linearisation at x, the limit of EVA for ε -> 0. Nothing is proven."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

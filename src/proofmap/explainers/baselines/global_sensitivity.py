@@ -1,7 +1,5 @@
 """Sobol indices (Fel et al. 2021) and HSIC (Novello et al. 2022): sensitivity of the logit to random masks of cells."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from math import prod

@@ -8,8 +8,6 @@ The layer is a node of the traced graph, so that a module and its graph give the
 model (`graph.opaque`) the layer is a module. Captum's LayerGradCam needs the module; the tests compare with it.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 

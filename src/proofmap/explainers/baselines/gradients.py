@@ -1,7 +1,5 @@
 """Saliency, gradient x input and integrated gradients: gradients of the explained class's logit f_c, by Captum."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Guided backpropagation (Springenberg et al. 2015): only positive gradients pass back through rectifiers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """LRP, layer-wise relevance propagation (Bach et al. 2015), with the ε-rule and the γ-rule."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch

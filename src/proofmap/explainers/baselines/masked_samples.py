@@ -1,7 +1,5 @@
 """Logits of masked samples, in batches that fit into the memory: the evaluations of perturbation methods."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -5,8 +5,6 @@ Captum's NoiseTunnel draws anew for each batch, and computes the variance as a d
 its gradients are used here.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 

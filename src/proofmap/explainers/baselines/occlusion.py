@@ -1,7 +1,5 @@
 """Occlusion (Zeiler and Fergus 2014): the drop of the logit when a patch of the input is covered, by Captum."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -4,8 +4,6 @@ It walks over the traced graph, so that a module, its graph and a file give the 
 which miss functional calls and many module types. The tests compare with Captum where it works.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """RISE (Petsiuk et al. 2018): the mean logit over random masks that keep a pixel."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar

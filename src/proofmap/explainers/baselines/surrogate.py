@@ -4,8 +4,6 @@ Captum's Lime and KernelShap need scikit-learn, take one sample at a time and dr
 on the seed alone and serve every sample, and the fit is one linear system. The tests compare with Captum.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from math import comb

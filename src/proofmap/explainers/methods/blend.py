@@ -1,7 +1,5 @@
 """BlendEVA: a weighted sum of the normalised maps of SmoothEVA, PathEVA and NoiseEVA."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """EmpiricalEVA: a lower bound of the overlap from random samples of the ball."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal

@@ -1,7 +1,5 @@
 """EVA (Fel et al., CVPR 2023): the score of a group is the drop of the certified overlap when the group is frozen."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 

@@ -8,8 +8,6 @@ the EVA paper. With S the groups chosen so far and v random subsets of the other
 and the groups with the largest w join S, a tenth of all groups per step, until all are in S.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """HybridEVA: random samples through the first part of a network, bounds through the rest. Not certified."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar

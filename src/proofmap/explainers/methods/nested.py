@@ -1,7 +1,5 @@
 """NestedEVA: rank groups by attacks that may move fewer and fewer groups (backward elimination)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """NoiseEVA: the mean change of the objective on paths to random points, split into groups, with standard errors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

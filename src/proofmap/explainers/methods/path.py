@@ -1,7 +1,5 @@
 """PathEVA: integrated gradients (Sundararajan et al. 2017) from the input to the end point of an attack."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

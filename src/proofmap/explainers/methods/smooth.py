@@ -1,7 +1,5 @@
 """SmoothEVA: the first-order overlap averaged over a large ball, with standard errors (cf. SmoothGrad)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal

@@ -3,8 +3,6 @@
 The values must be independent and in [0, 1]. No normal approximation and no known variance is needed.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Noisy copies of one input (randomised smoothing): the network's answers, and the noise along one axis per group."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ It works for networks of any size and kind, without bound propagation. All claim
 majority vote over noisy copies of an input. Nothing is claimed about the network itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log
@@ -99,9 +97,7 @@ class ProbableEVA(Explainer):
 
     def _measure(self, task: Task) -> Measured:
         family = task.family
-        radii = family.eps.double() * (
-            1 + torch.finfo(task.x.dtype).eps
-        )  # covers the rounding of eps to the dtype of x
+        radii = family.eps.double() * (1 + torch.finfo(task.x.dtype).eps)  # covers the rounding of eps to x's dtype
         sigma = self._noise_size(family.eps.double())
         room = budget(self.memory, task.x.device)
         found = []

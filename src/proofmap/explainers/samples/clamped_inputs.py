@@ -1,7 +1,5 @@
 """Captum's call for inputs with noise: `ClampedInputs` clamps them to the domain before an explainer gets them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import overload
 

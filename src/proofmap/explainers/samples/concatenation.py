@@ -1,7 +1,5 @@
 """`pm.concat`: join explanations of different samples that one explainer with the same settings made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -19,22 +19,9 @@ if TYPE_CHECKING:
     from proofmap.explainers.explanation import Explanation
 
 FRAME_COLUMNS = (
-    "sample",
-    "group",
-    "name",
-    "variables",
-    "score",
-    "low",
-    "high",
-    "proven",
-    "standard_error",
-    "rank",
-    "target",
-    "predicted",
-    "label",
-    "method",
-    "guarantee",
-)
+    "sample", "group", "name", "variables", "score", "low", "high", "proven", "standard_error", "rank", "target",
+    "predicted", "label", "method", "guarantee",
+)  # fmt: skip
 
 
 def explanation_frame(e: Explanation, columns: Sequence[str] | None = None) -> DataFrame:
@@ -81,7 +68,5 @@ def _variables(mask: Tensor, columns: Sequence[str] | None, groups: int) -> dict
     if columns is None:
         return {group: (None, int(count)) for group, count in enumerate(counts) if count}
     places = np.split(np.argsort(flat, kind="stable"), np.cumsum(counts)[:-1])
-    named = {
-        group: first_names(list(dict.fromkeys(columns[int(k)] for k in place))) for group, place in enumerate(places)
-    }
+    named = {u: first_names(list(dict.fromkeys(columns[int(k)] for k in place))) for u, place in enumerate(places)}
     return {group: (named[group], int(count)) for group, count in enumerate(counts) if count}

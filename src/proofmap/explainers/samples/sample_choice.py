@@ -1,7 +1,5 @@
 """The index of an explanation: one sample, a slice, a list of samples, or a mask with one entry per sample."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -28,6 +26,8 @@ def chosen_samples(which: SampleChoice, count: int) -> slice | Tensor:
         return which
     if isinstance(which, bool | str | tuple):
         raise InputError(f"got the index {which!r}, {_EXPECTED}")
+    if isinstance(which, Tensor) and (which.ndim or which.dtype == torch.bool):
+        return _positions(which, count)  # torch takes tensor([True]) for the number 1
     try:
         k = operator.index(which)  # type: ignore[arg-type]  # a TypeError is an answer
     except TypeError:

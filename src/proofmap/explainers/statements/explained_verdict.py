@@ -1,7 +1,5 @@
 """The verdict on a sample of an explanation, from its overlaps and from what an attack reached."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -29,7 +27,7 @@ def kind_of(e: Explanation, k: int = 0) -> Kind:
         return "smoothed"
     if explained_output(e.settings) is not None:
         return "output"
-    return "decision" if decides(_objective(e)) else "other"
+    return "decision" if decides(e.settings.get("objective", "margin")) else "other"
 
 
 def bounds_of(e: Explanation, k: int = 0, attacked: float | None = None) -> tuple[OverlapBounds, ...]:
@@ -53,7 +51,3 @@ def _bounds(e: Explanation, overlap: Overlap, k: int, attacked: float | None, ha
         known["value"] = float(overlap.value[k])
     level = confidence(e.settings) if e.guarantee == "probable" else None
     return OverlapBounds(nominal, attacked=attacked, half=half, level=level, **known)
-
-
-def _objective(e: Explanation) -> object:
-    return e.settings.get("objective", "margin")

@@ -1,7 +1,5 @@
 """Scaled dot-product attention (Vaswani et al. 2017): softmax(Q K' · scale + mask) V over the last two axes."""
 
-from __future__ import annotations
-
 from math import inf, sqrt
 
 import torch

@@ -6,8 +6,6 @@ add several nodes. The last one then gets the name that was asked for (`name_res
 a user's layer has that layer's value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod

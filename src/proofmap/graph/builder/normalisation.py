@@ -1,7 +1,5 @@
 """Normalisation by the statistics of each sample: layer, group, instance and RMS norm."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod, sqrt

@@ -1,7 +1,5 @@
 """Average and max pooling, adaptive pooling, and reductions over whole axes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod

@@ -1,7 +1,5 @@
 """Functions of one scalar, products and maxima, rewritten as operations that have a rule."""
 
-from __future__ import annotations
-
 from math import inf, isclose, isfinite, isnan, sqrt
 from typing import Any
 
@@ -12,9 +10,8 @@ from proofmap.errors import ModelError
 from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, scalar
 from proofmap.graph.ir import Node
 
-_MAX_CHAIN_FACTOR = (
-    2.0**24
-)  # the error analysis of curves allows for 24 rounding errors of 2, which covers underflow before such factors
+# the error analysis of curves allows for 24 rounding errors of 2, which covers underflow before such factors
+_MAX_CHAIN_FACTOR = 2.0**24
 _MAX_INTEGER_POWER = 16  # the largest integer exponent that is written as products
 
 

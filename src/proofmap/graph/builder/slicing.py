@@ -1,7 +1,5 @@
 """Indexing, slicing, splitting, concatenation and padding along axes of one sample."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any

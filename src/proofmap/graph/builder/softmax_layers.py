@@ -12,8 +12,6 @@ so that no exponential overflows and the sum does not vanish. Two clamps state f
 the sum is at least 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, prod

@@ -1,7 +1,5 @@
 """Recurrent layers (LSTM, GRU, RNN), unrolled over the time steps of a sample."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -86,7 +84,7 @@ def _split_gates(b: Builder, name: str, x: Value, count: int) -> Sequence[Value]
     return slicing.split(b, name, x, 0, [b.shape(x)[0] // count] * count)
 
 
-_GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+_GATES = {"lstm": 4, "gru": 3, "rnn": 1}  # blocks of rows in the weights of a cell, one for each gate
 _TIME_STEPS: dict[str, Callable[..., State]] = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
 
 

@@ -1,7 +1,5 @@
 """Layers with weights: linear layers, matrix products, convolutions and batch norm."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod

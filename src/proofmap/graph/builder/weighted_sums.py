@@ -1,7 +1,5 @@
 """Weighted sums of entries: matrices along an axis, cumulative sums, folding of windows, and einsum."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from string import ascii_letters

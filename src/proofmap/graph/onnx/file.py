@@ -1,7 +1,5 @@
 """Parsing of ONNX files and their external weight files. No file outside the model's folder is opened."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path

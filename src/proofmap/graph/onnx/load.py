@@ -1,7 +1,5 @@
 """`pm.load`: an ONNX file as a graph, compared with onnxruntime."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +20,7 @@ from proofmap.graph.onnx.opaque_part import run_as_is
 from proofmap.graph.onnx.read import Reader
 from proofmap.graph.onnx.single_input import with_joined_inputs
 
-_PROBE_BATCH_SIZES = (
-    29,
-    31,
-)  # used for a free number of samples: rare primes, so that no other axis has this size
+_PROBE_BATCH_SIZES = (29, 31)  # used for a free number of samples: rare primes, so that no other axis has this size
 
 
 def load(path: str | os.PathLike[str]) -> Graph:

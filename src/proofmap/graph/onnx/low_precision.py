@@ -4,8 +4,6 @@ The conversion changes the types of weights, inputs, outputs and casts. Files th
 cast them to float32, are not converted: they compute in float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checked access to the protobuf fields of an ONNX file: opset, inputs, outputs, shapes and weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Check of a graph against onnxruntime, which runs the file that the graph was read from."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ The cut is the earliest value after the last operation without a rule that every
 is the output.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

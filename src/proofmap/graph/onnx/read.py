@@ -3,8 +3,6 @@
 The operator table converts operators; onnx's own evaluator computes constants.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,13 +27,8 @@ from proofmap.graph.onnx.operators.operator_table import CONVERTERS
 from proofmap.graph.onnx.single_sample import SingleSampleBuilder
 
 _RANDOM_OPERATORS = {
-    "Bernoulli",
-    "Multinomial",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-}
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+}  # fmt: skip
 _MOVING_OPERATORS = {
     *("Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Squeeze", "Transpose"),
     *("Compress", "ReverseSequence", "Unsqueeze"),

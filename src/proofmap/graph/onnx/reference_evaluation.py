@@ -1,7 +1,5 @@
 """onnx's reference evaluator, with quantisation for every opset and every precision."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

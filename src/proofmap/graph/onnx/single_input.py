@@ -3,8 +3,6 @@
 Everything else then reads an ordinary file. onnxruntime runs the same rewritten file in the comparison.
 """
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

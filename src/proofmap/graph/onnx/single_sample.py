@@ -4,8 +4,6 @@ Exporters move the samples off axis 0 (recurrent layers have them second), or jo
 sample, the batch axis has one entry and is treated as an axis of the sample itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod

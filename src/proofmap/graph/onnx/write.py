@@ -3,8 +3,6 @@
 In exact arithmetic the file computes the same function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,9 +34,7 @@ def as_onnx(graph: Graph) -> ModelProto:
                 "the ONNX file of the network itself, without mean, std or layout"
             )
         _WRITERS[node.op](writer, node)
-    ends = [
-        helper.make_tensor_value_info(one.name, kind, [1, *one.shape]) for one in (graph.input, graph[graph.output])
-    ]
+    ends = [helper.make_tensor_value_info(v.name, kind, [1, *v.shape]) for v in (graph.input, graph[graph.output])]
     made = helper.make_graph(writer.nodes, "network", ends[:1], ends[1:], writer.constants)
     opsets = [helper.make_opsetid("", _OPSET)]
     return helper.make_model(made, opset_imports=opsets, ir_version=7, producer_name="proofmap")

@@ -3,8 +3,6 @@
 Each product then has its own McCormick planes.
 """
 
-from __future__ import annotations
-
 from proofmap.graph.ir import Graph, Node
 
 _MAX_PRODUCTS = 2**16  # largest number of products in one matrix product: with more, linear forms get too wide

@@ -1,7 +1,5 @@
 """Rewrite of scalar values: a value of shape () for one sample becomes a value of one entry, shape (1,)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

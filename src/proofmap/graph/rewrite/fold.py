@@ -18,9 +18,7 @@ from proofmap.graph.ir import Folded, Graph, Node
 _MAX_INTERMEDIATE_GROWTH = 2.0**40  # relative to the input: a larger intermediate value could overflow unnoticed
 _EXTREME_WEIGHT = 2.0**60  # the product of two larger weights leaves float32
 _MAX_FOLDED_ENTRY = 2.0**100  # limit for folded weights and biases, which are stored in float32
-_AFFINE_ROUNDING_ERRORS = (
-    8  # rounding errors of an affine operation at most, computed as (x - mean) / std or with 1 / std
-)
+_AFFINE_ROUNDING_ERRORS = 8  # rounding errors at most of (x - mean) / std, also with 1 / std
 
 
 def fold_constants(graph: Graph) -> Graph:

@@ -1,6 +1,4 @@
-"""Cut of a graph into two at a node that every path passes."""
-
-from __future__ import annotations
+"""Cut a graph into two at a node that the caller names, after checking that every path passes it."""
 
 from difflib import get_close_matches
 

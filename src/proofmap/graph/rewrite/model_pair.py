@@ -11,8 +11,6 @@ corresponding nodes in the first and the second network, and d = z - x,
 So equal weights cancel before any relaxation. Every other node has d = z - x itself as its difference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ A network with one output z is a classifier with the logits (0, z): z < 0 is cla
 both classes have the same logit, so that nothing is proven there. All functions return new graphs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod

@@ -1,7 +1,5 @@
 """Rewrite of max pools and maxima as maxima of two values, with the difference of the two as a node to bound."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod

@@ -1,7 +1,5 @@
 """Twin network: the differences between two copies of a network with different inputs, as a network."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from proofmap.errors import BoundError

@@ -1,7 +1,5 @@
 """Values whose batch dimension is not axis 0, for instance time-first sequences and attention heads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

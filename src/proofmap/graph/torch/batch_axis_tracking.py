@@ -5,8 +5,6 @@ tensor for one sample, with the position of the batch dimension (`DisplacedBatch
 apart act on that tensor in the same way; all others raise the error of the operator that moved the samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

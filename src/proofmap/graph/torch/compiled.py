@@ -3,8 +3,6 @@
 torch.compile compiles for every new shape, which takes seconds. A proof is about the original module.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 
 import torch

@@ -1,7 +1,5 @@
 """torch.export: the operators of a module for a batch whose size is a rare prime."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -4,8 +4,6 @@ A float16 or bfloat16 number is also a float32 number, so the weights do not cha
 rounds every operation, and no result of Proofmap covers these errors.
 """
 
-from __future__ import annotations
-
 import copy
 
 import torch

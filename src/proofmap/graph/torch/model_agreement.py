@@ -1,7 +1,5 @@
 """Check of a traced graph against its torch module at sample points."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

@@ -5,8 +5,6 @@ The graph reader sees a module of one tensor in and one tensor out: a shallow co
 another `forward`. The copy shares all weights and submodules, and their names.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace

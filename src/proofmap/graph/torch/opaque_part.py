@@ -6,8 +6,6 @@ The cut is the earliest value after the last operation without a rule that every
 submodules, where a hook can read it. If there is none, the cut is the output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

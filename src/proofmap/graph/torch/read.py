@@ -1,7 +1,5 @@
 """Conversion of an exported program to a graph, call by call through the operator table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from operator import getitem
 from typing import Any
@@ -19,10 +17,8 @@ from proofmap.graph.torch.batch_axis_tracking import ACCEPT_DISPLACED, convert_d
 from proofmap.graph.torch.export import EXPORT_BATCH_SIZE, module_path, stored_tensors
 from proofmap.graph.torch.operators.operator_table import CONVERTERS
 
-_UNINITIALISED = (
-    "aten.empty",
-    "aten.new_empty",
-)  # the entries are overwritten later, otherwise the model is not a function
+# the entries are overwritten later, otherwise the model is not a function
+_UNINITIALISED = "aten.empty", "aten.new_empty"
 
 _DROPOUT_ARGUMENTS = {  # operators that draw numbers only if this argument is on
     "aten.scaled_dot_product_attention": "dropout_p",

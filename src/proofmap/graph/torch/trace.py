@@ -4,8 +4,6 @@ The module is not changed: attributes that its forward sets are restored, and te
 without a rule, or cannot be exported, the part before the bounded graph runs as it is (`opaque_part`).
 """
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -201,9 +199,8 @@ def _read_module(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
     try:
         return read(program, x.shape[1:], dtype, failed=failed)
     except UnsupportedError as error:
-        missing = tuple(
-            dict.fromkeys((node.partition("#")[0], op) for node, op in error.nodes)
-        )  # one entry for each module, not for each call
+        # one entry for each module, not for each call
+        missing = tuple(dict.fromkeys((node.partition("#")[0], op) for node, op in error.nodes))
         mixed = error.__cause__ if isinstance(error.__cause__, MixedSamplesError) else None
         last = next(failed[name] for name in reversed(failed) if name in dict(error.nodes))
     except MixedSamplesError as error:

@@ -1,7 +1,5 @@
 """Check that a module is in evaluation mode if its training mode is another function (dropout, batch norm)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -76,9 +76,7 @@ class AdversarialDeletion(Metric[Maps]):
     preset: str = "ours"
     _: KW_ONLY
     score: ByPreset[Drop] = ByPreset(partial(check_choice, words=Drop))
-    radius: ByPreset[float] = ByPreset(
-        partial(check_number, expected="a number above 0", fits=lambda radius: radius > 0)
-    )
+    radius: ByPreset[float] = ByPreset(partial(check_number, expected="a number above 0", fits=lambda r: r > 0))
     norm: ByPreset[float] = ByPreset()
     domain: ByPreset[tuple[float | Tensor, float | Tensor]] = ByPreset()
     steps: ByPreset[int] = ByPreset(check_count)
@@ -127,9 +125,8 @@ class AdversarialDeletion(Metric[Maps]):
             with full_precision(x.device), torch.no_grad():
                 softmax = score_at(graph, near + delta, target, "softmax", rows)
             scores.append(softmax if self.score == "softmax" else -overlap.double())
-        best = (
-            torch.cat(overlaps).view(len(x), steps).cummax(1).indices
-        )  # the best adversary with this number of variables or fewer
+        # the best adversary with this number of variables or fewer
+        best = torch.cat(overlaps).view(len(x), steps).cummax(1).indices
         reached = torch.cat(scores).view(len(x), steps).gather(1, best)
         return torch.cat([self._start(case)[:, None].to(reached), reached], dim=1).to(x.dtype)
 

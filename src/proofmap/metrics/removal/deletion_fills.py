@@ -4,8 +4,6 @@ Each baseline favours some maps: noise is far from all images, a mean colour is 
 differs only at edges. A map that is best with only one baseline fits the baseline, not the network.
 """
 
-from __future__ import annotations
-
 from proofmap.metrics.removal.deletion_insertion import Deletion, Insertion
 from proofmap.metrics.removal.fill_values import Blur, Mean
 

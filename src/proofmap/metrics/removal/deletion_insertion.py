@@ -3,8 +3,6 @@
 Petsiuk et al. 2018, "RISE: Randomized input sampling for explanation of black-box models".
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from functools import partial

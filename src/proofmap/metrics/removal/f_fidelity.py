@@ -3,8 +3,6 @@
 Zheng et al. 2024, "F-Fidelity: a robust framework for faithfulness evaluation of explainable AI".
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Baselines: the values of removed variables. The choice can change the ranking of methods."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 

@@ -3,8 +3,6 @@
 Rong et al. 2022, "A consistent and efficient evaluation strategy for attribution methods".
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d

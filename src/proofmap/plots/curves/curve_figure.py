@@ -1,7 +1,5 @@
 """The figure of `pm.curve`: AO against ε between its proven upper and its attained lower bound, with the radii."""
 
-from __future__ import annotations
-
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 

@@ -31,7 +31,7 @@ from proofmap.storage.exported_tables import data_frame
 from proofmap.text.wording import plural
 from proofmap.text.wording import radius as rounded_down
 from proofmap.verify.overlap import OverlapSettings, attained_value, method_of, two_sided_overlap
-from proofmap.verify.radius import Radius, radius
+from proofmap.verify.radius import Radius, radius, with_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,6 +96,10 @@ class OverlapCurve:
         rounding = "" if self.rigorous else f"; {NOT_COVERED}"
         many = f"{plural(len(self), 'sample')}, {plural(len(self.eps), 'radius', 'radii')}"
         return f"OverlapCurve({many}, {ends}; certified radius {radii}{rounding})"
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the figure for notebooks."""
+        return self.plot()._repr_png_()
 
     def to_frame(self) -> DataFrame:
         """Return a tidy pandas frame with one row for each sample and radius.
@@ -209,11 +213,12 @@ def curve(
             begin = _RADIUS_WORK_SHARE + k * width
             with part(begin, begin + width, f"ε = {size:g}"):
                 sides.append(two_sided_overlap(graph, replace(at, eps=size).at(x), aim, how))
+        sizes = torch.tensor(radii, dtype=torch.float64)
+        found = with_curve(found, sizes, sides, model, x, aim, at)
         reached = attained_value(graph, found.points, aim, how, found.rigorous)
     lower = torch.stack([side.full_lower for side in sides], dim=1)
     upper = torch.stack([side.full for side in sides], dim=1)
     certain = all(side.rigorous for side in sides) and found.rigorous
-    sizes = torch.tensor(radii, dtype=torch.float64)
     lower, upper = _nested(sizes, lower, upper, found, reached)
     return OverlapCurve(sizes, upper, lower, aim, found, at.norm, at.domain, certain)
 

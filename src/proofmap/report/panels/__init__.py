@@ -1,7 +1,5 @@
 """The panels of the report, in the order of the page."""
 
-from __future__ import annotations
-
 from proofmap.report.panel import PanelSource
 from proofmap.report.panels import (
     comparison_panel,

@@ -1,7 +1,5 @@
 """The comparison panel of the report: means of methods and metrics as text and as positions on an axis."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

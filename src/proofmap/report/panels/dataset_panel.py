@@ -1,7 +1,5 @@
 """The data set panel of the report: totals of a run, the histogram of overlaps and the mean maps of classes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The networks of the report: for each one its inputs, and for each input its maps, bounds and guarantees."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from proofmap.report.panel import Panel, ReportData, TemplatePanel

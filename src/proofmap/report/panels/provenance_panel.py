@@ -1,7 +1,5 @@
 """The records of the report: settings, versions, dates and digests of the explanations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from proofmap.report.panel import Panel, ReportData, TemplatePanel

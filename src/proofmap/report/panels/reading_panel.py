@@ -1,7 +1,5 @@
 """The guide of the report: how to read it, and what it does not guarantee."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from proofmap.report.panel import Panel, ReportData, TemplatePanel

@@ -1,7 +1,5 @@
 """The summary of the report: counts of verdicts, and the bounds of all findings on one axis."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Parse the text of a VNN-LIB file into nested expressions, and linear terms into exact fractions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

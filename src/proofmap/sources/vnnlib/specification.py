@@ -9,8 +9,6 @@ number, or compares linear forms of the outputs by <=, >=, < or >. Assertions ma
 (Guidotti et al. 2020, "The VNN-LIB standard", https://www.vnnlib.org)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path

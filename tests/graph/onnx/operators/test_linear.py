@@ -1,7 +1,5 @@
 """ONNX operators that are linear because their positions, masks or factors are constants, against onnxruntime."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,8 @@ def scaled(
 ) -> Spec:
     """A change of size by factors; before opset 11 they are the second input."""
     factors = np.array([1, 1, *scales], dtype=np.float32)
-    late = min(opsets) >= 11
-    nodes = [node(op, ["x", "", "s"] if late else ["x", "s"], ["h"], **how)]
-    label = f"{op} {how} {scales}"
-    return fixed(label, shape, nodes, {"s": factors}, opsets)
+    nodes = [node(op, ["x", "", "s"] if min(opsets) >= 11 else ["x", "s"], ["h"], **how)]
+    return fixed(f"{op} {how} {scales}", shape, nodes, {"s": factors}, opsets)
 
 
 def sized(shape: tuple[int, ...], sizes: Sequence[int], **how: Any) -> Spec:
@@ -62,8 +58,7 @@ RESIZED = [
 
 def einsum(equation: str, shape: tuple[int, ...], *constants: Array, first: bool = True) -> Spec:
     names = {f"c{k}": constant for k, constant in enumerate(constants)}
-    inputs = ["x", *names] if first else [*names, "x"]
-    nodes = [node("Einsum", inputs, ["h"], equation=equation)]
+    nodes = [node("Einsum", ["x", *names] if first else [*names, "x"], ["h"], equation=equation)]
     return fixed(f"Einsum {equation} {shape}", shape, nodes, names, (12, 13))
 
 
@@ -153,10 +148,7 @@ REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
         [node("ScatterND", ["x", "cells", "two"], ["h"], reduction="max")],
         "with reduction 'max'",
     ),
-    "Resize with antialias": (
-        [node("Resize", ["x", "", "half"], ["h"], mode="linear", antialias=1)],
-        "with antialias",
-    ),
+    "Resize with antialias": ([node("Resize", ["x", "", "half"], ["h"], mode="linear", antialias=1)], "with antialias"),
     "Resize with coordinates 'tf_crop_and_resize'": (
         [
             node(

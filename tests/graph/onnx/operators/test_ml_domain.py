@@ -1,7 +1,5 @@
 """scikit-learn models, trained on its own data and exported by skl2onnx: equal outputs, sound bounds."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,8 +57,7 @@ PIPELINES: dict[str, tuple[Pipeline, str | None, str | None]] = {
 def fitted(name: str, classes: int) -> tuple[onnx.ModelProto, Array]:
     x, y = (BINARY if classes == 2 else SEVERAL)(return_X_y=True)
     x = x.astype(np.float32)
-    model = PIPELINES[name][0].fit(x, y)
-    return to_onnx(model, x[:1]), x[::29]
+    return to_onnx(PIPELINES[name][0].fit(x, y), x[:1]), x[::29]
 
 
 def probabilities(model: onnx.ModelProto, x: Array) -> Array:
@@ -86,8 +83,7 @@ def test_a_pipeline_equals_onnxruntime(name: str, classes: int, tmp_path: Path) 
 def assert_inside(graph: Graph, x: torch.Tensor) -> None:
     """Check that points of a ball stay inside its bounds, which are finite and not the whole range."""
     eps = 1e-3 * float(x.abs().max())
-    family = Ball(eps).at(x[:3])
-    lower, upper = both_sides(graph, family, Backward(), "shared")
+    lower, upper = both_sides(graph, Ball(eps).at(x[:3]), Backward(), "shared")
     noise = torch.rand(200, *x[:3].shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
     values = graph((x[:3] + eps * noise).flatten(0, 1)).unflatten(0, (200, 3))
     room = 1e-4 * float(values.abs().max())

@@ -1,7 +1,5 @@
 """ONNX normalisation by the statistics of each sample, and reductions along axes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +77,7 @@ def test_large_numbers_neither_overflow_nor_vanish(op: str, tmp_path: Path) -> N
     """An operation follows, so that the model does not end in a probability head."""
     how: dict[str, Any] = {"axes": [1]} if op == "ReduceLogSumExp" else {}
     nodes = [node("Mul", ["x", "c"], ["m"]), node(op, ["m"], ["l"], **how), node("LeakyRelu", ["l"], ["h"])]
-    graph = assert_read(fixed(op, (4,), nodes, {"c": np.float32(500)}), 13, tmp_path)
-    assert graph.taken_off is None
+    assert assert_read(fixed(op, (4,), nodes, {"c": np.float32(500)}), 13, tmp_path).taken_off is None
 
 
 @pytest.mark.parametrize(

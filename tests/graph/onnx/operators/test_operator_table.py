@@ -1,7 +1,5 @@
 """The table of ONNX operators, each against onnxruntime."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -146,9 +144,7 @@ LAYER_SPECS = [
     one("Conv valid", (1, 5), floats(2, 1, 2), auto_pad="VALID"),
     one("Conv of volumes", (1, 3, 3, 3), floats(2, 1, 2, 2, 2), floats(2)),
     one("ConvTranspose", (2, 3, 3), floats(2, 3, 3, 3), floats(3), strides=[2, 2], output_padding=[1, 0]),
-    one(
-        "ConvTranspose uneven", (4, 3, 3), floats(4, 1, 3, 3), floats(2), opsets=(7, 11, 22), pads=[0, 1, 2, 0], group=2
-    ),
+    one("ConvTranspose odd", (4, 3, 3), floats(4, 1, 3, 3), floats(2), opsets=(7, 11, 22), pads=[0, 1, 2, 0], group=2),
     one("ConvTranspose same", (1, 3, 3), floats(1, 2, 3, 2), strides=[2, 2], auto_pad="SAME_UPPER"),
     one(
         "ConvTranspose to a size",
@@ -273,12 +269,7 @@ SHAPE_SPECS += [
         lambda opset: [node("Split", ["x"], ["a", "b"], axis=1, num_outputs=2), node("Identity", ["b"], ["h"])],
         opsets=(18, NEWEST),
     ),
-    Spec(
-        "Shape",
-        (2, 3),
-        computed_shape,
-        {"zero": np.array(0, dtype=np.int64), "minus": ints(-1), "axes": ints(0)},
-    ),
+    Spec("Shape", (2, 3), computed_shape, {"zero": np.array(0, dtype=np.int64), "minus": ints(-1), "axes": ints(0)}),
     Spec(
         "Size",
         (2, 3),

@@ -1,7 +1,5 @@
 """ONNX recurrent layers in every direction and layout, against onnxruntime or onnx's own evaluator."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """torch.nn layers of several operations, against torch: attention, recurrent layers, norms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

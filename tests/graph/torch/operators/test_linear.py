@@ -1,7 +1,5 @@
 """Torch operators that are linear because their positions, masks or factors are constants, against torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from math import prod

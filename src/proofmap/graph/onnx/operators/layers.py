@@ -1,7 +1,5 @@
 """Converters of ONNX layers: products with weights, convolutions, batch norm, pooling, softmax and attention."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

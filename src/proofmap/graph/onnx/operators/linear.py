@@ -1,7 +1,5 @@
 """Converters of ONNX operators that are linear because their positions, masks or factors are constants."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from string import ascii_letters
 from typing import Any

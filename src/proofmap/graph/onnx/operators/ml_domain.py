@@ -1,7 +1,5 @@
 """Converters of the operator domain ai.onnx.ml, which exported scikit-learn models use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import isnan
 from typing import Any
@@ -50,9 +48,7 @@ def _linear_classifier(b: Builder, call: Call, x: str) -> list[str]:
     elif (transform := call.get("post_transform", "NONE")) != "LOGISTIC":
         raise NoRule(f"with one score for two classes and post_transform {transform}")
     else:
-        both = weighted_layers.linear(
-            b, f"{call.name}.line", x, *(torch.cat([0 * part, part]) for part in (weight, bias))
-        )
+        both = weighted_layers.linear(b, f"{call.name}.line", x, *(torch.cat([0 * one, one]) for one in (weight, bias)))
         scores = softmax(b, f"{call.name}.scores", both, [len(b.shape(both)) - 1], "softmax")
     return [b.add_unsupported(f"{call.name}.labels", f"{call.op} of labels", [x], ()), scores]
 

@@ -1,7 +1,5 @@
 """One node of an ONNX file (`Call`), and conversions of its inputs for the converters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Converters of ONNX's layer, group, instance, RMS, Lp and local response normalisation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 from typing import Any

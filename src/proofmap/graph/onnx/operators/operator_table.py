@@ -1,7 +1,5 @@
 """The table of ONNX operators, from opset 7: a converter for each, which adds its nodes to a graph builder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf
 from typing import Any
@@ -23,6 +21,7 @@ from proofmap.graph.onnx.operators.recurrent import RECURRENT_CONVERTERS
 from proofmap.graph.onnx.operators.reductions import REDUCTION_CONVERTERS
 from proofmap.graph.onnx.operators.resizing import RESIZE_CONVERTERS
 from proofmap.graph.onnx.operators.shapes import SHAPE_CONVERTERS
+from proofmap.graph.ops import PLAIN
 
 _MAX_EXPONENTS = 16  # largest number of different exponents of one Pow node
 
@@ -94,9 +93,8 @@ def _where(b: Builder, call: Call, condition: Value, x: Value, y: Value) -> Valu
         b.nodes[scalar_functions.affine_source(b, require_computed(y))[0]],
     )
     tested = b.nodes[test.inputs[0]]
-    inputs = (
-        tested.inputs if tested.op == "expand" else test.inputs
-    )  # its limit may have a larger shape than the tested value
+    # its limit may have a larger shape than the tested value
+    inputs = tested.inputs if tested.op == "expand" else test.inputs
     if smooth.op == "softplus" and inputs == smooth.inputs and "above" in test.attributes:
         inner, slope, start = scalar_functions.affine_source(b, smooth.inputs[0])
         _, factor, shift = scalar_functions.affine_source(b, require_computed(y))
@@ -130,12 +128,12 @@ def _dropout(b: Builder, call: Call, x: str, ratio: Value | None = None, trainin
     return x
 
 
+_SCHEMAS = (schema for schema in onnx.defs.get_all_schemas() if schema.domain == "")
+
+
 def _unary(op: str) -> Callable[..., str]:
     return lambda b, call, x: b.add_node(call.name, op, [x])
 
-
-# operators with the same name in `graph.ops`
-_UNARY = "Relu Abs Exp Sqrt Reciprocal Sigmoid Tanh Erf Softsign Mish HardSwish"
 
 CONVERTERS: dict[str, Callable[..., Any]] = {
     **SHAPE_CONVERTERS,
@@ -147,7 +145,7 @@ CONVERTERS: dict[str, Callable[..., Any]] = {
     **RECURRENT_CONVERTERS,
     **ML_CONVERTERS,
     **QUANTISATION_CONVERTERS,
-    **{op: _unary(op.lower()) for op in _UNARY.split()},
+    **{schema.name: _unary(schema.name.lower()) for schema in _SCHEMAS if schema.name.lower() in PLAIN},
     "Add": _chain(Builder.add),
     "Sum": _chain(Builder.add),
     "Sub": _chain(Builder.sub),

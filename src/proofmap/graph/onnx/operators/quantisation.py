@@ -1,4 +1,6 @@
-"""Converters of static quantisation. A quantised value is read as the real number that its integer is.
+"""Converters of static quantisation; dynamic quantisation is refused.
+
+A quantised value is read as the real number that its integer is.
 
     QuantizeLinear     q = clamp(round(x / s) + z, least, most)       with ties to even
     DequantizeLinear   x = s (q - z)
@@ -6,8 +8,6 @@
 QLinearConv and QLinearMatMul are the convolution and the matrix product between these two, over the real numbers.
 Dynamic quantisation takes its scales from each input, which has no rule.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Converters of ONNX's LSTM, GRU and RNN, unrolled over the time steps of a sample."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,10 +45,7 @@ def _recurrent(b: Builder, call: Call, x: Value, weight: Value, inner: Value, *m
         results.append(_run_sample(b, name, call, rows, cells, starts, k))
     if b.batch_axes:
         return results[0]
-    return [
-        _stack_samples(b, f"{call.name}.{what}", parts, swapped)
-        for what, parts in enumerate(zip(*results, strict=True))
-    ]
+    return [_stack_samples(b, f"{call.name}.{k}", parts, swapped) for k, parts in enumerate(zip(*results, strict=True))]
 
 
 def _check(call: Call, length: int, lengths: Value | None, peepholes: Value | None) -> None:
@@ -105,8 +100,7 @@ def _run_sample(
     """Unroll one sample (length, features); return outputs (length, directions, size) and the last states."""
     size, swapped = cells[0].state_weight.shape[1], bool(call.get("layout", 0))
     firsts = [
-        torch.zeros(len(cells), size) if start is None else start.select(0 if swapped else 1, sample)
-        for start in starts
+        torch.zeros(len(cells), size) if one is None else one.select(0 if swapped else 1, sample) for one in starts
     ]
     states: list[State] = list(zip(*firsts, strict=True))
     reverse = call.get("direction", "forward") == "reverse"

@@ -1,7 +1,5 @@
 """Converters of ONNX's Reduce operators."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod

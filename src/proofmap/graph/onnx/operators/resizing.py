@@ -1,7 +1,5 @@
 """Converters of ONNX's Resize and Upsample: nearest, linear and cubic interpolation, one axis at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

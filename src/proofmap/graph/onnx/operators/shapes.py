@@ -1,7 +1,5 @@
 """Converters of ONNX operators that only move, repeat or drop entries: reshapes, slices, padding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import zip_longest
 from math import prod

@@ -3,8 +3,6 @@
 `rest` has an operator's further positional arguments; the docstring names them. Trailing ones may be missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -107,9 +105,7 @@ def _conv(b: Builder, name: str, x: str, weight: Value, bias: Value | None = Non
     if isinstance(padding, str) and isinstance(x, str) and isinstance(weight, Tensor):
         sizes = weight.shape[2:] if padding == "same" else (1,) * (weight.ndim - 2)
         totals = [d * (k - 1) for d, k in zip(_per_axis(dilation, len(sizes)), sizes, strict=True)]
-        x = slicing.pad(
-            b, f"{name}.pad", x, [p for total in reversed(totals) for p in (total // 2, total - total // 2)]
-        )
+        x = slicing.pad(b, f"{name}.pad", x, [p for n in reversed(totals) for p in (n // 2, n - n // 2)])
         padding = 0
     return _convolution(b, name, x, weight, bias, stride, padding, dilation, False, 0, groups)
 

@@ -1,7 +1,5 @@
 """Converters of torch operators that are linear because their positions, masks or factors are constants."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

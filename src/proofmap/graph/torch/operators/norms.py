@@ -1,7 +1,5 @@
 """Converters of torch's layer, group, instance and RMS norm, and of variances and vector norms along axes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import inf, prod
 from typing import Any

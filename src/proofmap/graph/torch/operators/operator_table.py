@@ -1,7 +1,5 @@
 """The table of torch operators: a converter for each ATen operator, which adds its nodes to a graph builder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from math import inf
@@ -12,6 +10,7 @@ from torch import Tensor
 
 from proofmap.graph.builder import scalar_functions, slicing
 from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, require_constant, scalar
+from proofmap.graph.ops import PLAIN
 from proofmap.graph.torch.operators.layers import LAYER_CONVERTERS, as_first_result
 from proofmap.graph.torch.operators.linear import LINEAR_CONVERTERS
 from proofmap.graph.torch.operators.norms import NORM_CONVERTERS
@@ -83,17 +82,13 @@ def _unary(op: str, b: Builder, name: str, x: str, **attributes: Any) -> str:
     return b.add_node(name, op, [x], **attributes)
 
 
-_UNARY = (
-    "relu abs square exp sqrt reciprocal sigmoid tanh erf mish hardswish"  # operators with the same name in `graph.ops`
-)
-
 CONVERTERS: dict[str, Callable[..., Any]] = {
     **LAYER_CONVERTERS,
     **LINEAR_CONVERTERS,
     **NORM_CONVERTERS,
     **RECURRENT_CONVERTERS,
     **SHAPE_CONVERTERS,
-    **operators({op: partial(_unary, op) for op in _UNARY.split()}),
+    **operators({op: partial(_unary, op) for op in PLAIN if hasattr(torch.ops.aten, op)}),
     "<built-in function getitem>": _get_item,
 } | operators(
     {

@@ -1,7 +1,5 @@
 """Converters of torch's recurrent layers, batch first or time first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Converters of torch operators that only move, repeat or drop entries: reshapes, slices, padding, upsampling."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
