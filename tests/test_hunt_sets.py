@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from fuzz.hunting.finding import Finding, Tally
 from fuzz.hunting.hunt import hunt
 from proofmap.reasons import sufficient_set
-from proofmap.reasons.deletion import GroupDeletion
 from proofmap.reasons.free_balls import FreeBalls
-from proofmap.reasons.problem import ReasonProblem
 from proofmap.reasons.reason import Reason
 
 SEEDS = range(1, 21)
@@ -49,25 +46,17 @@ def test_a_necessary_group_that_can_be_freed_is_found(tmp_path: Path, monkeypatc
 
 
 def test_a_point_outside_its_ball_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = sufficient_set._reason
-
-    def moved(problem: ReasonProblem, deletion: GroupDeletion, begin: float) -> Reason:
-        reason = right(problem, deletion, begin)
-        return replace(reason, points=reason.points + 2.0)
-
-    monkeypatch.setattr(sufficient_set, "_reason", moved)
+    change_reasons(monkeypatch, lambda reason: replace(reason, points=reason.points + 2.0))
     found, _ = hunted(SEEDS, tmp_path)
     assert any("is outside its ball" in one.what for one in found)
 
 
 def test_a_least_size_that_is_too_large_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = sufficient_set._reason
-
-    def larger(problem: ReasonProblem, deletion: GroupDeletion, begin: float) -> Reason:
-        reason = right(problem, deletion, begin)
-        size: Tensor = reason.size + 1
-        return replace(reason, least=torch.where(reason.size > 0, size, 0))
-
-    monkeypatch.setattr(sufficient_set, "_reason", larger)
+    change_reasons(monkeypatch, lambda reason: replace(reason, least=torch.where(reason.size > 0, reason.size + 1, 0)))
     found, _ = hunted(SEEDS, tmp_path)
     assert any("fewer than the proven least" in one.what for one in found)
+
+
+def change_reasons(monkeypatch: pytest.MonkeyPatch, change: Callable[[Reason], Reason]) -> None:
+    right = sufficient_set._reason
+    monkeypatch.setattr(sufficient_set, "_reason", lambda *args: change(right(*args)))
