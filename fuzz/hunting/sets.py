@@ -22,7 +22,7 @@ from fuzz.hunting.points import climbed_from, values_of
 from fuzz.hunting.tiny import Tiny, tiny
 from proofmap import Family
 from proofmap.bounds import Backward, Exact
-from proofmap.errors import ProofmapError
+from proofmap.errors import InputError, ProofmapError
 from proofmap.reasons.reason import Reason
 from tests.bounds.setting import BUDGET
 
@@ -46,7 +46,7 @@ def sets(seed: int, tally: Tally) -> Iterator[Finding]:
     except Found as finding:
         yield Finding(seed, finding.kind, finding.what, drawn.described)
     except ProofmapError as error:
-        if not str(error).startswith(_REASONS_TO_REFUSE):
+        if isinstance(error, InputError) and not str(error).startswith(_REASONS_TO_REFUSE):
             yield Finding(seed, "wrong refusal", str(error), drawn.described)
         tally.refused[f"{type(error).__name__}: {str(error)[:60]}"] += 1
     except Exception as error:
