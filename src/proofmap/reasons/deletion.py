@@ -32,10 +32,12 @@ class GroupDeletion:
     """
 
     def __init__(self, balls: FreeBalls, enough: float, until: float, bound: float) -> None:
-        self.balls, self.enough, self.until = balls, enough, until
+        self.balls: FreeBalls = balls
+        self.enough: float = enough
+        self.until: float = until
         self.free: Tensor = torch.zeros(balls.groups, dtype=torch.bool, device=balls.mask.device)
         self.witnesses: dict[int, Tensor] = {}  # a point δ (d,) for each necessary group
-        self.bound = bound  # proven, of the largest form on the ball of the free groups
+        self.bound: float = bound  # proven, of the largest form on the ball of the free groups
         self.open: list[int] = []  # groups that were neither freed nor refuted
         self.pool: Tensor = torch.zeros_like(balls.lower)[None]  # points near the boundary, in the ball of free groups
 

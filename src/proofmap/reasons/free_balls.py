@@ -26,7 +26,8 @@ class FreeBalls:
         self.family = family
         self.groups: int = family.groups
         self.mask: Tensor = family.mask.flatten()
-        self.lower, self.upper = family.lower.flatten(), family.upper.flatten()
+        self.lower: Tensor = family.lower.flatten()
+        self.upper: Tensor = family.upper.flatten()
         self.additive: bool = family.norm == inf
 
     @cached_property

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -100,7 +100,7 @@ class LeafTree(SufficiencyProver):
         tolerance: A point refutes if a form exceeds the limit by more than this.
     """
 
-    question_time_share = 0.1
+    question_time_share: ClassVar[float] = 0.1
 
     def __init__(
         self,
@@ -113,8 +113,10 @@ class LeafTree(SufficiencyProver):
     ) -> None:
         self.units: Units = units
         self.network: UnitNetwork = UnitNetwork(units)
-        self.enlarged, self.stated = enlarged, stated
-        self.limit, self.tolerance = limit, tolerance
+        self.enlarged: FreeBalls = enlarged
+        self.stated: FreeBalls = stated
+        self.limit: float = limit
+        self.tolerance: float = tolerance
         at_x = self.network.values(torch.zeros_like(units.rows.weight[:1]))[0]
         self.aim: float = limit - _TARGET_SHARE * (limit - float(at_x.max()))
         self._root: Interval = units.interval

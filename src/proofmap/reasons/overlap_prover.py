@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from math import inf
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,14 +29,15 @@ class OverlapProver(SufficiencyProver):
     With one-hot blocks, the ball is the union of those boxes whose changed groups are all free.
     """
 
-    question_time_share = 0.4
+    question_time_share: ClassVar[float] = 0.4
 
     def __init__(self, problem: ReasonProblem, tolerance: float) -> None:
         self.problem = problem
-        self.network = GraphNetwork(problem)
-        self.stated = FreeBalls(problem.stated)
-        self.limit, self.tolerance = problem.limit, tolerance
-        self.possible = problem.movable
+        self.network: GraphNetwork = GraphNetwork(problem)
+        self.stated: FreeBalls = FreeBalls(problem.stated)
+        self.limit: float = problem.limit
+        self.tolerance: float = tolerance
+        self.possible: Tensor = problem.movable
         self._proven: list[tuple[Tensor, float]] = []  # proven sets and their bounds
 
     def first_overflow(self, free: Tensor, order: Tensor) -> int:
