@@ -45,6 +45,9 @@ OUTPUTS, ONE_LOGIT = "tests/verify/test_objectives.py", "tests/test_one_logit.py
 VERIFIED_LOGIT = f"{ONE_LOGIT}::test_the_model_that_runs_decides_by_the_sign"
 ONE_OUTPUT, WITHIN = "tests/proof/test_one_output.py", "tests/cli/commands/test_verify_outputs.py"
 OUTPUT_WORDS = "tests/text/test_output_wording.py"
+REASON_WORDS, REASON_FIGURES = "tests/text/test_reason_wording.py", "tests/plots/reasons"
+REASON_PAGES, REASON_RUNS = "tests/report/panels/test_reason_panel.py", "tests/runs/test_reason_results.py"
+REASON_METRICS, REASON_INPUT = "tests/metrics/test_reason_metrics.py", "tests/reasons/test_bad_input.py"
 STAIRCASE = "tests/rounding/test_staircase_errors.py"
 STATED_OUTPUT, FORGED_OUTPUT = "tests/proof/test_output_statement.py", "tests/proof/test_forged_outputs.py"
 CURVE_FILE, CURVE = "plots/curves/overlap_curve.py", "tests/plots/curves"
@@ -54,6 +57,12 @@ FOLLOWED, LAYERS, MASKED = (
     "tests/graph/torch/operators/test_layers.py",
     "tests/graph/builder/test_softmax_layers.py",
 )
+FREE_BALLS, LEAF_TREE = "tests/reasons/test_free_balls.py", "tests/reasons/test_leaf_tree.py"
+UNIT_NETWORK, SUFFICIENT = "tests/reasons/test_unit_network.py", "tests/reasons/test_sufficient_set.py"
+WITNESSES = "tests/reasons/test_witnesses.py"
+LEAST_SIZE, CONTRASTIVE = "tests/reasons/test_least_size.py", "tests/reasons/test_contrastive.py"
+CONTRAST, FEW_GROUPS = "tests/reasons/test_contrast.py", "tests/reasons/test_few_groups.py"
+SMALLEST_CHANGE = f"{CONTRASTIVE}::test_the_set_is_the_smallest_that_changes_the_decision"
 ROUNDED = "tests/rounding/test_bound_errors.py"
 CURVES_CHECKED = "tests/proof/test_check_curves.py"
 OF_PRODUCTS, OF_NORMS = "tests/rounding/test_product_errors.py", "tests/rounding/test_norm_errors.py"
@@ -960,7 +969,12 @@ BREAKS = [
         'rigorous="rigorous" in e.settings',
         "tests/plots/test_figure_titles.py",
     ),
-    Break("report/finding_page.py", 'note if outcome == "proven" else ""', '""', "tests/report/test_network_data.py"),
+    Break(
+        "report/finding_page.py",
+        'note if outcome in ("proven", "sufficient") else ""',
+        '""',
+        "tests/report/test_network_data.py",
+    ),
     Break(
         "runs/totals.py",
         'rigorous=bool(job["settings"].get("rigorous"))',
@@ -2047,7 +2061,7 @@ BREAKS = [
         "bench/marks.py", "if frozenset((second, method)) not in apart", "if frozenset((best, method)) in apart", MARKS
     ),
     Break("bench/marks.py", "(m for m in merits if counts[m] == most)", "merits", TABLE),
-    Break("bench/statistics.py", "if column.ranked else", "if True else", MARKS),
+    Break("bench/statistics.py", "if column.ranked and method", "if method", MARKS),
     Break("bench/stored_results.py", "if draws != usual]", "if draws is None]", STORED),
     Break("bench/stored_results.py", "constant_values=np.nan", "constant_values=0.0", STORED),
     Break("bench/stored_results.py", "all(other.get(name) == value for other in others)", "True", STORED),
@@ -2593,6 +2607,109 @@ BREAKS = [
     Break("metrics/function_metric.py", '"higher_is_better", self.higher)', '"higher_is_better", True)', FUNCTION),
     Break("reasons/free_balls.py", "return self.by_group(top)", "return 0.5 * self.by_group(top)", HUNT_OF_SETS),
     Break("reasons/leaf_tree.py", "(total >= self.limit - slack[:", "(total >= self.limit + 1 + slack[:", HUNT_OF_SETS),
+    Break("reasons/sizes/size_program.py", "n + dual - _COUNT_SLACK", "n + dual + 1", LEAST_SIZE),
+    Break("reasons/sizes/size_program.py", "cover.sum() - 1.0 for", "cover.sum() - 2.0 for", LEAST_SIZE),
+    Break("reasons/sizes/direction_model.py", "z.bias[bent] - low[bent])", "z.bias[bent])", LEAST_SIZE),
+    Break("reasons/sizes/least_size.py", "self.found = again", "pass", LEAST_SIZE),
+    Break("reasons/contrasts/few_groups.py", "return 1 + (", "return 2 + (", FEW_GROUPS),
+    Break("reasons/contrasts/few_groups.py", "corner * moved[:, self.balls.mask]", "corner", FEW_GROUPS),
+    Break("reasons/contrasts/contrast_search.py", "& ~self._grown(", "& self._grown(", SMALLEST_CHANGE),
+    Break(
+        "reasons/contrasts/contrast_search.py",
+        "if not value > self.problem.limit + _TOLERANCE:",
+        "if False:",
+        CONTRASTIVE,
+    ),
+    Break("reasons/contrasts/contrast.py", "return self.least > self.groups", "return ~self.found", CONTRAST),
+    Break(
+        "reasons/contrasts/goal_network.py", ".amin(1)", ".amax(1)", f"{CONTRASTIVE}::test_a_chosen_class_is_reached"
+    ),
+    Break("text/reason_wording.py", "return self.least >= self.kept", "return self.least > 0", REASON_WORDS),
+    Break(
+        "text/reason_wording.py", 'f"Proven{note}: no change of {other}', 'f"Proven: no change of {other}', REASON_WORDS
+    ),
+    Break("text/reason_wording.py", "if facts.minimal:", "if facts.necessary:", REASON_WORDS),
+    Break(
+        "text/reason_wording.py",
+        "sure, close = facts.necessary - facts.within_rounding, facts.within_rounding",
+        "sure, close = facts.necessary, 0",
+        REASON_WORDS,
+    ),
+    Break(
+        "explainers/statements/explained_reason.py",
+        "int((necessary & ~reason.adversarial[k]).sum())",
+        "0",
+        REASON_FIGURES,
+    ),
+    Break("explainers/statements/explained_reason.py", "reason.values[own].argmax()", "0", REASON_FIGURES),
+    Break("plots/reasons/reason_picture.py", "_pixels(undecided[mask])", "_pixels(~free[mask])", REASON_FIGURES),
+    Break(
+        "explainers/statements/explained_verdict.py",
+        "upper=float(e.reason.bound[k])",
+        "upper=float(e.overlap.full[k])",
+        REASON_PAGES,
+    ),
+    Break("report/reason_page.py", "*open_sentences(facts), *whole", "*whole", REASON_PAGES),
+    Break("runs/reason_results.py", "np.asarray(rows, dtype=np.int64)[own[:, 0]]", "own[:, 0]", REASON_RUNS),
+    Break("runs/reason_results.py", "if (necessary & ~kept).any():", "if False:", REASON_RUNS),
+    Break("runs/reason_results.py", "(least > size)", "(least > size + 9)", REASON_RUNS),
+    Break("runs/reason_results.py", "kept[row][own] & (own != group)", "kept[row][own] & (own < 0)", REASON_RUNS),
+    Break("metrics/sufficient_size.py", "order = group_means(", "order = -group_means(", REASON_METRICS),
+    Break("explainers/upsampling.py", "return sums / sizes.clamp(min=1)", "return sums", REASON_METRICS),
+    Break("explainers/methods/sufficient.py", "_check_moves(problem, task.first + n)", "pass", REASON_INPUT),
+    Break(
+        "explainers/methods/sufficient.py", "bounds=without_search(self.bounds))", "bounds=self.bounds)", REASON_INPUT
+    ),
+    # sufficient sets
+    Break(
+        "reasons/free_balls.py", "torch.maximum(form * self.lower, form * self.upper)", "form * self.upper", FREE_BALLS
+    ),
+    Break(
+        "reasons/free_balls.py",
+        "lower, upper = self.family.lower * moves, ",
+        "lower, upper = self.family.lower, ",
+        FREE_BALLS,
+    ),
+    Break(
+        "reasons/leaf_tree.py",
+        "over = (total >= self.limit - slack[:, None]).any(0)",
+        "over = (total >= self.limit - slack[:, None]).all(0)",
+        LEAF_TREE,
+    ),
+    Break(
+        "reasons/leaf_tree.py",
+        "torch.maximum(lower[each, unit], at)",
+        "torch.maximum(lower[each, unit], at + 0.3)",
+        LEAF_TREE,
+    ),
+    Break(
+        "reasons/leaf_tree.py",
+        "below = self._values(open_, free) < self.limit",
+        "below = self._values(open_, free) < self.limit + 0.3",
+        LEAF_TREE,
+    ),
+    Break("reasons/leaf_tree.py", "assert not bool((free & ~self.possible).any()),", "assert True,", LEAF_TREE),
+    Break("reasons/unit_network.py", "c[:, k] *= slopes[:, k]", "pass", UNIT_NETWORK),
+    Break("reasons/witnesses.py", " | (family.mask == groups.view(-1, *[1] * len(family.shape)))", "", SUFFICIENT),
+    Break("reasons/witnesses.py", "blocks = (flat != flat[0]).any(0)", "blocks = (flat == flat[0]).any(0)", WITNESSES),
+    Break(
+        "reasons/problem.py",
+        "allowed = ~((~self.boxes.inside[:, 1:]) & ~free).any(1)",
+        "allowed = self.boxes.inside[:, 1:].all(1)",
+        SUFFICIENT,
+    ),
+    Break(
+        "reasons/overlap_prover.py",
+        "open_ = (upper >= self.limit).nonzero().flatten()",
+        "open_ = (upper >= self.limit + 1).nonzero().flatten()",
+        SUFFICIENT,
+    ),
+    Break(
+        "explainers/methods/reason_problems.py",
+        "if within is None else within",
+        "if within is None else 2 * within",
+        SUFFICIENT,
+    ),
 ]
 
 

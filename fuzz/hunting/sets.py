@@ -80,6 +80,7 @@ class _Sets:
             order=torch.from_numpy(np.array(draw.order(groups))).double() if draw.chance(0.5) else None,
             rigorous=self.rigorous,
             seconds=_SECONDS,
+            smallest=1.0 if draw.chance(0.3) else None,
             memory=BUDGET,
             progress=False,
         )

@@ -14,6 +14,7 @@ from proofmap.errors import (
 from proofmap.explainers import (
     EVA,
     BlendEVA,
+    Contrastive,
     EmpiricalEVA,
     Explanation,
     FirstOrder,
@@ -50,6 +51,7 @@ __all__ = [
     "Ball",
     "BlendEVA",
     "BoundError",
+    "Contrastive",
     "Domain",
     "EmpiricalEVA",
     "Explanation",

@@ -31,7 +31,7 @@ class MetricEntry:
     """The location and the subject of a metric. The tests compare them with the class."""
 
     path: str  # "module:Class", the module relative to proofmap.metrics
-    maps: bool = True  # True: it measures the maps of any method; False: it measures proven overlaps
+    maps: bool = True  # True: it measures the maps of any method; False: proven overlaps or sufficient sets
 
     @property
     def kind(self) -> type[Any]:
@@ -77,6 +77,7 @@ EXPLAINER_ENTRIES: Mapping[str, ExplainerEntry] = MappingProxyType(
         "probable": ExplainerEntry("probable.probable_eva:ProbableEVA", ball=True, norm=2.0),
         "eva": ExplainerEntry("methods.eva:EVA", ball=True),
         "sufficient": ExplainerEntry("methods.sufficient:Sufficient", ball=True),
+        "contrastive": ExplainerEntry("methods.contrastive:Contrastive", ball=True),
         "targeted": ExplainerEntry("methods.eva:TargetedEVA", ball=True, target=True),
     }
 )
@@ -114,6 +115,10 @@ METRIC_ENTRIES: Mapping[str, MetricEntry] = MappingProxyType(
         "road": MetricEntry("removal.road:ROAD"),
         "f-fidelity": MetricEntry("removal.f_fidelity:FFidelity"),
         "adversarial-deletion": MetricEntry("removal.adversarial_deletion:AdversarialDeletion"),
+        "sufficient-size": MetricEntry("sufficient_size:SufficientSize"),
         "tightness": MetricEntry("tightness:Tightness", maps=False),
+        "reason-size": MetricEntry("reason_metrics:ReasonSize", maps=False),
+        "reason-undecided": MetricEntry("reason_metrics:ReasonUndecided", maps=False),
+        "reason-seconds": MetricEntry("reason_metrics:ReasonSeconds", maps=False),
     }
 )

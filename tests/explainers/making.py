@@ -110,6 +110,8 @@ def content(e: Explanation) -> dict[str, Any]:
     found: dict[str, Any] = {name: hash_tensor(getattr(e, name)) for name in TENSORS}
     found |= {name: getattr(e, name) for name in WORDS}
     found["errors"] = None if e.errors is None else hash_tensor(e.errors)
+    sets = None if e.reason is None else e.reason.tensors
+    found["reason"] = None if sets is None else {name: hash_tensor(one.double()) for name, one in sets.items()}
     for side, over in (("overlap", e.overlap), ("opposite", e.opposite)):
         parts = None if over is None else [hash_tensor(getattr(over, name)) for name in SIDES]
         more = [None if over is None else getattr(over, name) for name in ("points", "drops")]

@@ -26,6 +26,18 @@ AROUND: dict[str, Any] = {"eps": 0.02, "norm": "inf", "domain": [0.0, 1.0], "hal
 MASK = {"groups": [0, 0, 1]}
 RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any], int | None]] = {
     "eva": ({}, {"bounds": "Backward()", "sharing": "shared", "objective": "margin", "rigorous": True}, None),
+    "sufficient": (
+        {},
+        {
+            "bounds": "Exact(gap=0.001, seconds=60, memory=None)",
+            "seconds": 10.0,
+            "order": None,
+            "objective": "margin",
+            "within": None,
+            "rigorous": True,
+        },
+        None,
+    ),
     "targeted": ({"sharing": "one-pass"}, {"bounds": "Backward()", "sharing": "one-pass", "rigorous": True}, None),
     "empirical": ({"samples": 5, "seed": 3}, {"samples": 5, "precision": None}, 3),
     "hybrid": (

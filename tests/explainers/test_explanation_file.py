@@ -18,6 +18,7 @@ from proofmap.errors import FileError
 from proofmap.explainers import Explanation
 from proofmap.explainers.explanation import spread
 from tests.explainers.making import content, forge, make, make_signed, refuse, two_sided
+from tests.plots.reasons.reasoned import reasoned
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -270,3 +271,24 @@ def test_flipped_bytes_are_seen(saved: Path, data: st.DataObject) -> None:
     except FileError:
         return
     assert content(again) == content(Explanation.load(saved))
+
+
+def test_a_file_holds_sufficient_sets(tmp_path: Path) -> None:
+    e = reasoned()
+    e.save(tmp_path / "sets.proofmap")
+    assert content(Explanation.load(tmp_path / "sets.proofmap")) == content(e)
+
+
+def test_a_file_with_a_false_set_is_refused(tmp_path: Path) -> None:
+    """A bound that is not below its limit proves nothing, and a necessary group needs its point."""
+    reasoned().save(tmp_path / "sets.proofmap")
+
+    def raised(tensors: dict[str, Tensor], words: dict[str, Any]) -> None:
+        tensors["reason.bound"] = tensors["reason.limit"].clone()
+
+    def unshown(tensors: dict[str, Tensor], words: dict[str, Any]) -> None:
+        tensors["reason.necessary"] = ~tensors["reason.free"]
+
+    for change, match in ((raised, "a bound that is not below its limit"), (unshown, "groups without a point")):
+        forge(tmp_path / "sets.proofmap", tmp_path / "false.proofmap", change)
+        refuse(tmp_path / "false.proofmap", match)

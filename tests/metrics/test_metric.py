@@ -23,6 +23,7 @@ from proofmap.metrics import (
     MuFidelity,
     RobustnessSr,
     Stability,
+    SufficientSize,
     Tightness,
     Uniform,
 )
@@ -33,10 +34,11 @@ from tests.metrics.models import drawn, network
 
 MODEL, X = network(12, 8, 3), drawn(3, 1, 3, 4)
 BALL = pm.Ball(0.05, domain=(0.0, 1.0))
+REASON = pm.Sufficient(MODEL, BALL, progress=False).explain(X).reason
 
 
 def made(kind: type[Metric[Any]]) -> Metric[Any]:
-    needed: dict[Any, tuple[Any, ...]] = {Stability: (0.1, 3), Tightness: (BALL,)}
+    needed: dict[Any, tuple[Any, ...]] = {Stability: (0.1, 3), Tightness: (BALL,), SufficientSize: (BALL,)}
     return kind(*needed.get(kind, ()))
 
 
@@ -45,6 +47,8 @@ def subject(kind: type[Metric[Any]], x: Tensor) -> Any:
         return lambda points, target: points
     if kind.subject == "method":
         return lambda network, points, target: points * network(points).gather(1, target[:, None])[..., None, None]
+    if kind.subject == "reason":
+        return REASON
     return pm.overlap(MODEL, x, BALL) if kind is Tightness else x.flip(0)
 
 
@@ -57,10 +61,16 @@ def test_the_table_holds_every_metric() -> None:
 @pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS)
 def test_a_metric_has_a_name_a_label_and_presets(kind: type[Metric[Any]]) -> None:
     """Names and labels exist for tables and commands, and every preset gives a value to every `ByPreset`."""
-    assert kind.label.isidentifier() or kind.label in ("Robustness-Sr", *FILLED)
+    assert kind.label.isidentifier() or kind.label in (
+        "Robustness-Sr",
+        "Sufficient size",
+        "Set size",
+        "Set seconds",
+        *FILLED,
+    )
     left = {name for name, held in fields_of(kind).items() if "ByPreset[" in str(held.type)}
     assert all(preset.keys() == left for preset in kind.presets.values())
-    assert kind.needs_radius == (kind in (Stability, Tightness))
+    assert kind.needs_radius == (kind in (Stability, SufficientSize, Tightness))
     with pytest.raises(FrozenInstanceError):
         made(kind).preset = "other"
 
@@ -78,6 +88,9 @@ def test_the_subject_of_each_metric() -> None:
         "max-sensitivity": "explainer",
         "randomisation": "method",
         "tightness": "overlap",
+        "reason-size": "reason",
+        "reason-undecided": "reason",
+        "reason-seconds": "reason",
     }
 
 
@@ -170,7 +183,10 @@ FEW: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if name != "tightness"])
+PROVEN = ("tightness", "sufficient-size", "reason-size", "reason-undecided", "reason-seconds")  # they draw nothing
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if name not in PROVEN])
 def test_a_value_depends_on_neither_the_batch_nor_later_samples(name: str) -> None:
     kind, model, x = METRICS[name], network(18, 8, 3), drawn(5, 2, 3, 3)
     judged = subject(kind, drawn(5, 1, 3, 3, seed=2).round())  # equal attributions are ordered by draws
@@ -287,7 +303,11 @@ def refused(kind: type[Metric[Any]], given: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS)
 def test_settings_of_a_wrong_type_are_refused_in_one_sentence(kind: type[Metric[Any]]) -> None:
     """Any of these values in any setting is refused; numbers, tensors and lists are valid in some settings."""
-    needed: dict[Any, dict[str, Any]] = {Stability: {"radius": 0.1}, Tightness: {"ball": BALL}}
+    needed: dict[Any, dict[str, Any]] = {
+        Stability: {"radius": 0.1},
+        SufficientSize: {"ball": BALL},
+        Tightness: {"ball": BALL},
+    }
     for name in signature(kind).parameters:
         for wrong in WRONG:
             taken = not refused(kind, {**needed.get(kind, {}), name: wrong})

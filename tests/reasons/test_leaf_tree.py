@@ -62,17 +62,44 @@ def test_rows_hold_at_points_of_every_free_set(seed: int) -> None:
         assert float(tree.network.margin(delta).max()) <= tree.bound(free) + 1e-9
 
 
-def test_the_first_overflow_is_that_of_the_prefixes() -> None:
-    tree, _ = tree_of(0)
-    order, free = torch.randperm(6, generator=torch.Generator().manual_seed(0)), torch.zeros(6, dtype=torch.bool)
-    assert tree.prove(free, FAR).proven
-    found, expected = tree.first_overflow(free, order), 0
-    for k in range(1, 7):
-        more = free.clone()
-        more[order[:k]] = True
-        if tree.bound(more) < tree.limit:
-            expected = k
-    assert found == expected
+@pytest.mark.parametrize("seed", range(6))
+def test_the_first_overflow_is_that_of_the_prefixes(seed: int) -> None:
+    tree, _ = tree_of(seed)
+    generator, none = torch.Generator().manual_seed(seed), torch.zeros(6, dtype=torch.bool)
+    assert tree.prove(none, FAR).proven
+    for _ in range(10):
+        order = torch.randperm(6, generator=generator)
+        tree.prove(torch.rand(6, generator=generator) < 0.5, FAR)
+        allowed = []
+        for k in range(1, 7):
+            more = none.clone()
+            more[order[:k]] = True
+            allowed.append(tree.bound(more) < tree.limit)
+        assert tree.first_overflow(none, order) == sum(allowed)
+
+
+def test_the_leaves_cover_the_ball() -> None:
+    """For every point and form, there is a leaf whose intervals contain the units there and whose row bounds it."""
+    split = 0
+    for seed in range(8):
+        tree, _ = tree_of(seed)
+        for free in product((False, True), repeat=6):
+            tree.prove(torch.tensor(free), FAR)
+        generator = torch.Generator().manual_seed(seed)
+        delta = (2 * torch.rand(300, 6, generator=generator, dtype=torch.float64) - 1) * EPS
+        values, z = tree.network.values(delta), tree.network.preactivations(delta)
+        for level in tree.units.levels:
+            k = level.columns
+            z[:, k] += z[:, : level.start].clamp(min=0) @ tree.units.inputs.mix[k, : level.start].T
+        leaves = tree.leaves
+        split += len(leaves) > len(tree.units.rows)
+        inside = ((z[:, None] >= leaves.x.lower - 1e-9) & (z[:, None] <= leaves.x.upper + 1e-9)).all(2)  # (P, L)
+        bound = delta @ leaves.form.T + leaves.constant
+        for row in range(values.shape[1]):
+            here = inside & (leaves.row == row)
+            assert bool(here.any(1).all())
+            assert bool((bound.masked_fill(~here, -torch.inf).amax(1) >= values[:, row] - 1e-9).all())
+    assert split >= 3
 
 
 def test_rows_are_not_used_beyond_the_possible_groups() -> None:

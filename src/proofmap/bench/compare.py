@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from time import perf_counter
 from typing import Any, TypeAlias, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from proofmap.explainers.attributor import Attributor
 from proofmap.explainers.baselines import Baseline
 from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.explained_ball import default_ball
+from proofmap.explainers.methods.sufficient import Sufficient
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.classes import require_classes, target_of
 from proofmap.graph.input_tensor import as_samples
@@ -30,6 +32,7 @@ from proofmap.metrics import METRICS, FunctionMetric, Metric
 from proofmap.metrics.function_metric import MetricFunction
 from proofmap.metrics.randomisation import Remade
 from proofmap.metrics.validation import check_groups
+from proofmap.reasons.reason import Reason
 from proofmap.registry import EXPLAINER_ENTRIES
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_count, check_flag
@@ -44,6 +47,7 @@ _MISSING_SUBJECTS = {  # why a metric applies to none of the methods
     "method": "it explains networks with other weights, and a function, a Captum object or stored maps belong to one "
     "network: add a name such as 'saliency', or an explainer such as pm.EVA(model, ball)",
     "overlap": "it measures the proven overlap of a ball: add 'eva' or pm.EVA(model, ball)",
+    "reason": "it measures sufficient sets: add 'sufficient' or pm.Sufficient(model, ball)",
 }
 
 
@@ -273,6 +277,8 @@ def values_of(
         subject = _remade(attributor)
     elif metric.subject == "overlap" and isinstance(attributor, Explainer):
         subject = attributor.explain(x, target).overlap
+    elif isinstance(attributor, Sufficient) and metric.subject == "reason":
+        subject = _reason_of(attributor, x, target)
     values: Values = metric(model, x, target, subject).double().cpu().numpy().astype(np.float64)
     return values
 
@@ -281,7 +287,22 @@ def _applies(metric: Metric[Any], attributor: Attributor) -> bool:
     """Return whether the metric has a value for the method."""
     if metric.subject == "method":  # any other method cannot be created for another network
         return isinstance(attributor, Explainer | Baseline)
+    if metric.subject == "reason":
+        return isinstance(attributor, Sufficient)
     return metric.subject != "overlap" or (isinstance(attributor, Explainer) and _proves(attributor))
+
+
+_LAST_REASONS: WeakKeyDictionary[Sufficient, tuple[Tensor, Tensor, Reason]] = WeakKeyDictionary()
+
+
+def _reason_of(attributor: Sufficient, x: Tensor, target: Tensor) -> Reason:
+    """Return the sufficient sets of x. Several metrics of the same samples use one search."""
+    known = _LAST_REASONS.get(attributor)
+    if known is None or known[0] is not x or not torch.equal(known[1], target):
+        reason = attributor.explain(x, target).reason
+        assert reason is not None
+        _LAST_REASONS[attributor] = known = (x, target, reason)
+    return known[2]
 
 
 def _remade(attributor: Explainer | Baseline) -> Remade:

@@ -9,13 +9,14 @@ from proofmap.cli.commands.demo_command import demo
 from proofmap.cli.commands.dossier_command import dossier
 from proofmap.cli.commands.explain_command import explain
 from proofmap.cli.commands.export_command import export
+from proofmap.cli.commands.reasons_command import reasons
 from proofmap.cli.commands.report_command import report
 from proofmap.cli.commands.run_command import run
 from proofmap.cli.commands.verify_command import verify
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = (explain, verify, compare, bench, run, export, report, claim, dossier, check, demo)
+COMMANDS = (explain, reasons, verify, compare, bench, run, export, report, claim, dossier, check, demo)
 
 for _function in COMMANDS:
     command(_function)

@@ -43,10 +43,14 @@ class ExplainTask:
         target: str | None,
         out: Path,
         *,
+        default: str | None = "auto",
         labelled: bool = True,
     ) -> ExplainTask:
-        """Read the model and the samples, before any work starts. labelled: whether labels are classes of the model."""
-        model, cases = read_cases(subject, ball, default="auto" if labelled else None, limit=limit)
+        """Read the model and the samples, before any work starts.
+
+        default: the radius if none is given. labelled: whether labels are classes of the model.
+        """
+        model, cases = read_cases(subject, ball, default=default if labelled else None, limit=limit)
         cases = cases if labelled else [replace(case, label=None) for case in cases]
         return cls(model, cases, graphs(cases, model), o.class_of(target, model.classes), out)
 
@@ -57,11 +61,16 @@ class ExplainTask:
 
     def save(self, case: SampleInBall, e: Explanation, stem: str) -> tuple[Explanation, dict[str, Any]]:
         """Write the .proofmap file and the picture. Return the explanation with its origin, and its record."""
+        whole, file, picture = self.write(case, e, stem)
+        return whole, record(case, whole, self.model, file, picture)
+
+    def write(self, case: SampleInBall, e: Explanation, stem: str) -> tuple[Explanation, Path, Path]:
+        """Write both files. Return the explanation with its origin, and their paths."""
         whole = replace(e, origin=origin(case, self.model))
         file, picture = self.out / f"{stem}.proofmap", self.out / f"{stem}.map.png"
         whole.save(file)
         whole.plot().savefig(picture)
-        return whole, record(case, whole, self.model, file, picture)
+        return whole, file, picture
 
     def finish(self, method: str, records: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         """Print all records as one JSON document, or the number of maps."""

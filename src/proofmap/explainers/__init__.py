@@ -14,6 +14,7 @@ from proofmap.explainers.explainer import Explainer
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.factory import BASELINES
 from proofmap.explainers.methods.blend import BlendEVA
+from proofmap.explainers.methods.contrastive import Contrastive
 from proofmap.explainers.methods.empirical import EmpiricalEVA
 from proofmap.explainers.methods.eva import EVA, TargetedEVA
 from proofmap.explainers.methods.greedy import GreedyAO, GreedyAS
@@ -35,6 +36,7 @@ __all__ = [
     "Attributor",
     "BlendEVA",
     "ClampedInputs",
+    "Contrastive",
     "EmpiricalEVA",
     "Explainer",
     "Explanation",

@@ -15,6 +15,7 @@ from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.onehot_boxes import OneHotBoxes
+from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.reason import Reason
 from proofmap.verify.overlap import Overlap
 
@@ -68,6 +69,7 @@ class Measured:
     opposite: Overlap | None = None
     errors: Tensor | None = None  # (n, G) the standard errors of scores that are means
     reason: Reason | None = None  # sufficient sets
+    contrast: Contrast | None = None  # contrastive sets
 
     @classmethod
     def of(cls, overlap: Overlap, opposite: Overlap | None = None) -> Measured:
@@ -119,12 +121,14 @@ def concatenate(parts: Sequence[Measured], groups: int) -> Measured:
     overlap = _concatenate_overlaps([part.overlap for part in parts], missing)
     errors = [pad(p.errors, (0, more)) for p, more in zip(parts, missing, strict=True) if p.errors is not None]
     reasons = [part.reason for part in parts if part.reason is not None]
+    contrasts = [part.contrast for part in parts if part.contrast is not None]
     return Measured(
         scores,
         overlap,
         _concatenate_overlaps(opposite, missing) if opposite else None,
         torch.cat(errors) if errors else None,
         Reason.join(reasons, groups) if reasons else None,
+        Contrast.join(contrasts, groups) if contrasts else None,
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap with its upper bounds
 LOWER = ("full_lower", "frozen_lower")  # the lower bounds of an Overlap
 REASON = "reason."  # the prefix of the tensors of sufficient sets
+CONTRAST = "contrast."  # the prefix of the tensors of contrastive sets
 SEARCHED = ("points", "drops", "value")  # optional: the results of a search, and the explained output at x
 
 
@@ -96,6 +97,9 @@ def _check_tensors(e: Explanation) -> None:
     tensors = e._tensors | {"attributions": e.attributions}
     if e.reason is not None and tuple(e.reason.free.shape) != (count, groups):
         raise InputError(f"got reason of {tuple(e.reason.free.shape)}, expected {(count, groups)} for the scores")
+    if e.contrast is not None and (len(e.contrast.least), e.contrast.groups) != (count, groups):
+        held = len(e.contrast.least), e.contrast.groups
+        raise InputError(f"got contrast of {held}, expected {(count, groups)} for the scores")
     for name, shapes in expected.items():
         if name not in tensors:  # optional tensors
             continue
@@ -104,7 +108,7 @@ def _check_tensors(e: Explanation) -> None:
             wanted = " or ".join(map(str, shapes))
             raise InputError(f"{name} has shape {got}, expected {wanted} for x of {tuple(e.x.shape)}")
     for name, tensor in tensors.items():
-        if name.startswith(REASON):
+        if name.startswith((REASON, CONTRAST)):
             continue
         if name.endswith(("mask", "target", "predicted")):
             if tensor.dtype != torch.int64:

@@ -347,6 +347,7 @@ class Explainer(ABC):
             opposite=whole.opposite,
             errors=whole.errors,
             reason=whole.reason,
+            contrast=whole.contrast,
             target=aim,
             predicted=predicted,
             signed=self.signed,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proofmap.errors import FileError, InputError, ProofmapError, first_line
 from proofmap.explainers.batching import ball_of_samples
-from proofmap.explainers.consistency import BOUNDS, LOWER, REASON, SEARCHED, check_explanation, json_copy
+from proofmap.explainers.consistency import BOUNDS, CONTRAST, LOWER, REASON, SEARCHED, check_explanation, json_copy
 from proofmap.explainers.explanation_file import check_names, read, write
 from proofmap.explainers.origin import Origin
 from proofmap.explainers.proven_scores import ProvenScores, tied
@@ -23,6 +23,7 @@ from proofmap.explainers.statements.explained_inputs import each_input, input_ro
 from proofmap.explainers.upsampling import spread
 from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
+from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.reason import Reason
 from proofmap.runtime.outward_numbers import NOT_COVERED, Guarantee, format_overlap, format_range
 from proofmap.settings import check_count
@@ -84,6 +85,7 @@ class Explanation:
     opposite: Overlap | None = None  # the same on the half δ <= 0
     errors: Tensor | None = None  # (N, G) the standard errors of scores that are means over random draws
     reason: Reason | None = None  # sufficient sets of kept groups, from pm.Sufficient
+    contrast: Contrast | None = None  # sets of groups that can change the decision, from pm.Contrastive
     target: Tensor  # (N,) the explained class c; for a targeted map, the target class c'
     predicted: Tensor  # (N,) the predicted class
     signed: bool = False  # scores > 0: add, scores < 0: remove
@@ -124,6 +126,8 @@ class Explanation:
             part[_ERRORS] = self.errors[which]
         if self.reason is not None:
             part["reason"] = self.reason.pick(torch.arange(len(self))[which])
+        if self.contrast is not None:
+            part["contrast"] = self.contrast.pick(torch.arange(len(self))[which])
         part["attributions"] = spread(part["scores"], part.get("mask", self.mask), self.smooth)
         made_from = None
         if self.made_from is not None:
@@ -155,7 +159,9 @@ class Explanation:
         bounds = {f"{side}.{name}": tensor for side, overlap in sides for name, tensor in _tensors(overlap).items()}
         errors = {} if self.errors is None else {_ERRORS: self.errors}
         reason = {} if self.reason is None else {f"{REASON}{name}": one for name, one in self.reason.tensors.items()}
-        return {name: getattr(self, name) for name in _STORED_TENSORS} | errors | bounds | reason
+        sets = {} if self.contrast is None else self.contrast.tensors
+        contrast = {f"{CONTRAST}{name}": one for name, one in sets.items()}
+        return {name: getattr(self, name) for name in _STORED_TENSORS} | errors | bounds | reason | contrast
 
     @property
     def inputs(self) -> tuple[Explanation, ...]:
@@ -286,7 +292,8 @@ class Explanation:
         lower = LOWER if version >= 3 else ()
         more = {s: [name for name in SEARCHED if lower and f"{s}.{name}" in tensors] for s in certified}
         names = {s: [*BOUNDS, *lower, *more[s]] for s in certified}
-        sets = {name.removeprefix(REASON): tensors.pop(name) for name in list(tensors) if name.startswith(REASON)}
+        sets = _with_prefix(tensors, REASON)
+        moved = _with_prefix(tensors, CONTRAST)
         stored = {*_STORED_TENSORS, *({_ERRORS} & tensors.keys())}
         check_names(path, "tensors", tensors, {*stored, *(f"{side}.{name}" for side in names for name in names[side])})
         try:
@@ -300,6 +307,7 @@ class Explanation:
             }
             parts: dict[str, Any] = {**words, **tensors, **sides}
             parts["reason"] = Reason(**sets) if sets else None
+            parts["contrast"] = Contrast(**moved) if moved else None
             parts["origin"] = None if origin is None else Origin.read(origin)
             return cls(**parts, attributions=spread(tensors["scores"], tensors["mask"], words["smooth"]))
         except _MISFITS as error:
@@ -311,7 +319,8 @@ class Explanation:
         Its columns are the sample, the group with its variables, the score, the ends `low` and `high` of the proven
         interval of the true score, whether it is `proven` to differ from 0, the standard error of a mean over draws,
         the rank (1 for the largest score; by absolute value if scores are signed), the classes and the method. An end
-        that is not proven is infinite. A group without variables in a sample has no row there.
+        that is not proven is infinite. A group without variables in a sample has no row there. Sufficient sets add the
+        columns `kept`, `necessary` and `undecided`.
 
         columns: the names of the variables of a flat input, for the column `name`. pandas has to be installed.
         """
@@ -371,6 +380,7 @@ class Explanation:
         cmap: str | Colormap | None = None,
         title: str | Sequence[str] | None = None,
         panels: str | Sequence[str] | None = None,
+        group: int | Sequence[int] | None = None,
         mean: Number | None = None,
         std: Number | None = None,
     ) -> Picture:
@@ -380,6 +390,10 @@ class Explanation:
         "scores", a series with windows "series" and "scores", and a sequence of tokens "tokens" and "scores".
         For several inputs, the scores are those of all; `inputs` draws one picture of each.
 
+        A sufficient set (`pm.Sufficient`) has the panels "kept" and "adversary", and an image "input" as well. "kept"
+        shows only the groups that keep their values: necessary groups are blue, undecided groups are orange and
+        hatched. "adversary" shows the stored point of one necessary group.
+
         Args:
             columns: The names of the variables of a flat input, by default their numbers.
             class_names: The names of the classes, by default their numbers.
@@ -388,6 +402,8 @@ class Explanation:
             cmap: The colour map of the scores.
             title: The titles, one for each sample.
             panels: The panels to draw, in this order.
+            group: The necessary group whose stored point "adversary" shows, one for all samples or one for each. By
+                default the group with the largest overlap.
             mean: The mean of the normalisation (v - mean) / std that made x from pixels v, to show the image itself.
             std: The standard deviation of this normalisation.
 
@@ -401,7 +417,7 @@ class Explanation:
         from proofmap.plots.figure_look import Look
 
         look = Look(ax, cmap, title, panels, mean, std)
-        return draw(self, columns=columns, class_names=class_names, tokens=tokens, look=look)
+        return draw(self, columns=columns, class_names=class_names, tokens=tokens, look=look, group=group)
 
     def summary(
         self,
@@ -460,6 +476,11 @@ class Explanation:
 def _tensors(bounds: Overlap) -> dict[str, Tensor]:
     named = {name: getattr(bounds, name) for name in (*BOUNDS, *LOWER, *SEARCHED)}
     return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+
+def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Take the tensors with a prefix away, by their names without it."""
+    return {name.removeprefix(prefix): tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
 
 
 def _sliced(bounds: Overlap, which: slice | Tensor) -> Overlap:

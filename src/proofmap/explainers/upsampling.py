@@ -1,10 +1,14 @@
-"""Maps from the scores of groups: each variable gets its group's score, or a smooth interpolation between groups.
+"""Maps from the scores of groups, and the scores of groups from maps.
+
+Each variable gets its group's score, or a smooth interpolation between groups. A group gets the mean of a map.
 
 Proofs are about groups. A smooth map is only another way to draw their scores.
 """
 
 import torch
 from torch import Tensor
+
+from proofmap.inputs.groups import Groups, mask_of, pixels
 
 _GAUSSIAN_WIDTH = 1.0  # standard deviation of the Gaussian, in groups
 
@@ -21,6 +25,22 @@ def spread(scores: Tensor, mask: Tensor, smooth: bool = False) -> Tensor:
         return plain
     rows, columns = (_weights(mask.movedim(axis, -1)).to(scores.device) for axis in (-2, -1))
     return (rows @ plain.double() @ columns.mT).to(scores.dtype)
+
+
+def group_means(attributions: Tensor, groups: Groups = None) -> Tensor:
+    """Return the mean attribution (N, G) over the variables of each group; 0 for a group that a sample lacks.
+
+    Args:
+        attributions: One number for each variable (N, *shape).
+        groups: A grouping or a mask; by default each pixel.
+    """
+    mask = mask_of(pixels() if groups is None else groups, attributions)
+    count = int(mask.max()) + 1
+    each, values = mask.expand(attributions.shape).flatten(1), attributions.double().flatten(1)
+    sums, sizes = (
+        values.new_zeros(len(values), count).scatter_add(1, each, one) for one in (values, torch.ones_like(values))
+    )
+    return sums / sizes.clamp(min=1)
 
 
 def _weights(lines: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from proofmap.metrics.max_sensitivity import MaxSensitivity
 from proofmap.metrics.metric import Metric
 from proofmap.metrics.mu_fidelity import Cells, MuFidelity
 from proofmap.metrics.randomisation import Randomisation
+from proofmap.metrics.reason_metrics import ReasonSeconds, ReasonSize, ReasonUndecided
 from proofmap.metrics.removal.adversarial_deletion import AdversarialDeletion
 from proofmap.metrics.removal.deletion_fills import DeletionBlur, DeletionMean, InsertionBlur, InsertionMean
 from proofmap.metrics.removal.deletion_insertion import Deletion, Insertion
@@ -27,6 +28,7 @@ from proofmap.metrics.removal.road import ROAD
 from proofmap.metrics.robustness_sr import Distances, RobustnessSr
 from proofmap.metrics.sparseness import Sparseness
 from proofmap.metrics.stability import Stability
+from proofmap.metrics.sufficient_size import SufficientSize
 from proofmap.metrics.tightness import Tightness
 from proofmap.metrics.variables import Entries
 from proofmap.registry import METRIC_ENTRIES
@@ -34,8 +36,8 @@ from proofmap.registry import METRIC_ENTRIES
 __all__ = [
     "METRICS", "ROAD", "AdversarialDeletion", "Blur", "Cells", "Darkest", "Deletion", "DeletionBlur", "DeletionMean",
     "Distances", "Entries", "FFidelity", "FunctionMetric", "Insertion", "InsertionBlur", "InsertionMean",
-    "MaxSensitivity", "Mean", "Metric", "MuFidelity", "Randomisation", "RobustnessSr", "Sparseness", "Stability",
-    "Tightness", "Uniform",
+    "MaxSensitivity", "Mean", "Metric", "MuFidelity", "Randomisation", "ReasonSeconds", "ReasonSize",
+    "ReasonUndecided", "RobustnessSr", "Sparseness", "Stability", "SufficientSize", "Tightness", "Uniform",
 ]  # fmt: skip
 
 METRICS: Mapping[str, type[Metric[Any]]] = MappingProxyType(

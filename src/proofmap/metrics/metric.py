@@ -25,13 +25,20 @@ from proofmap.inputs.several_inputs import is_several
 from proofmap.metrics.batched_logits import Outcome, Score, logits_at, rows_of, score_at
 from proofmap.metrics.removal.fill_values import Uniform
 from proofmap.metrics.seeded_noise import Stream
-from proofmap.metrics.validation import check_attributions, check_call, check_explainer, check_method, check_overlap
+from proofmap.metrics.validation import (
+    check_attributions,
+    check_call,
+    check_explainer,
+    check_method,
+    check_overlap,
+    check_reason,
+)
 from proofmap.metrics.variables import Variables
 from proofmap.runtime.precision import full_precision
 from proofmap.settings import Check, check_settings
 from proofmap.storage.records import JSON, settings_to_json
 
-Subject: TypeAlias = Literal["attributions", "explainer", "method", "overlap"]
+Subject: TypeAlias = Literal["attributions", "explainer", "method", "overlap", "reason"]
 _Judged_contra = TypeVar("_Judged_contra", contravariant=True)
 _Setting = TypeVar("_Setting")
 Presets: TypeAlias = Mapping[str, Mapping[str, Any]]  # preset -> values of the settings that are a `ByPreset`
@@ -41,6 +48,7 @@ _CHECKS = {
     "explainer": check_explainer,
     "method": check_method,
     "overlap": check_overlap,
+    "reason": check_reason,
 }
 _COST_SETTINGS = ("batch", "memory")  # do not influence the values
 
@@ -103,7 +111,7 @@ class Case:
 class Metric(ABC, Generic[_Judged_contra]):
     """Base class of metrics. `subject` names the evaluated object.
 
-    That is the attributions, the explainer, the method for any network, or a certified overlap.
+    That is the attributions, the explainer, the method for any network, a certified overlap, or a sufficient set.
 
     metric(model, x, target, subject) returns one value per sample, (N,). model: a torch.nn.Module or a pm.Graph.
     target: one class, a class for each sample, or None for the predicted classes. Random draws depend only on the seed

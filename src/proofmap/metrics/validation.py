@@ -11,6 +11,7 @@ from proofmap.graph import Network
 from proofmap.graph.input_tensor import as_samples
 from proofmap.inputs.array_types import Inputs, to_tensor
 from proofmap.inputs.groups import SampleGrouping
+from proofmap.reasons.reason import Reason
 from proofmap.verify.overlap import Overlap
 
 
@@ -81,3 +82,15 @@ def check_overlap(metric: str, overlap: Any, x: Tensor) -> Overlap:
     if len(overlap.full) != len(x):
         raise InputError(f"{metric} got an overlap of {len(overlap.full)} samples, expected one of the {len(x)} in x")
     return overlap
+
+
+def check_reason(metric: str, reason: Any, x: Tensor) -> Reason:
+    """Return the sufficient sets; refuse those of another number of samples."""
+    if not isinstance(reason, Reason):
+        raise InputError(
+            f"{metric} got sufficient sets of type {type(reason).__name__}, expected "
+            "pm.Sufficient(model, ball).explain(x).reason"
+        )
+    if len(reason.free) != len(x):
+        raise InputError(f"{metric} got the sets of {len(reason.free)} samples, expected those of the {len(x)} in x")
+    return reason

@@ -16,6 +16,7 @@ from proofmap.plots.explanation_drawing import ExplanationDrawing
 from proofmap.plots.figure_look import Look
 from proofmap.plots.figure_page import PLAIN_STYLE, Heading, Picture
 from proofmap.plots.figure_titles import title
+from proofmap.plots.reasons.reason_drawing import ReasonDrawing
 from proofmap.plots.token_sequence import names_of
 
 MAX_ROWS = 16  # samples in one figure
@@ -28,6 +29,7 @@ def draw(
     headings: Sequence[Heading] | None = None,
     tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
     look: Look | None = None,
+    group: int | Sequence[int] | None = None,
 ) -> Picture:
     """Draw one row per sample, at most 16: image, heat map and overlay; for other inputs, the largest scores as bars.
 
@@ -41,7 +43,8 @@ def draw(
 
     columns: the names of the variables of an input that is not an image, shown with their values. class_names: the
     names of the classes. By default both are those of the origin. headings: the text above each sample, by default its
-    verdict. tokens: the names of the tokens of a sequence.
+    verdict. tokens: the names of the tokens of a sequence. group: of a sufficient set, the necessary group whose stored
+    point is drawn, one for all samples or one for each.
     """
     look = look or Look()
     columns, class_names = _names(explanation, columns, class_names, tokens)
@@ -49,7 +52,12 @@ def draw(
     names = None
     if is_sequence(explanation):
         names = names_of(explanation, tokens)[:MAX_ROWS]
-    drawing = ExplanationDrawing(shown, look, columns, names)
+    drawing: ExplanationDrawing
+    if explanation.reason is not None:
+        drawing = ReasonDrawing(shown, look, columns, names, _chosen_groups(explanation, group), class_names)
+    else:
+        _chosen_groups(explanation, group)
+        drawing = ExplanationDrawing(shown, look, columns, names)
     chosen = look.chosen(list(drawing.painters), drawing.usual)
     if look.ax is not None:
         return drawing.draw_into(look.axes(len(shown) * len(chosen)), chosen, class_names)
@@ -64,6 +72,18 @@ def draw(
         texts = look.titles([heading.title for heading in given])
         fitted = [Heading(text, one.subtitle).fitted() for text, one in zip(texts, given, strict=True)]
         return drawing.page(fitted, note, chosen)
+
+
+def _chosen_groups(e: Explanation, group: int | Sequence[int] | None) -> int | list[int] | None:
+    """Return the groups of the shown samples; raise InputError if they do not fit."""
+    if group is not None and e.reason is None:
+        raise InputError(f"got group={group!r} for {e.method}, expected it with Sufficient, which stores its examples")
+    if group is None or isinstance(group, int):
+        return group
+    given = list(group)
+    if len(given) != len(e):
+        raise InputError(f"got {len(given)} groups for {len(e)} samples, expected one for each, or one number for all")
+    return given[:MAX_ROWS]
 
 
 def _names(

@@ -174,7 +174,7 @@ def _fit_line(text: str, width: float, size: float) -> str:
     for sign in "≤≥≈":
         text = text.replace(f" {sign} ", f"\u00a0{sign}\u00a0")  # a bound stays on one line
     for characters in range(120, 8, -4):
-        lines = wrap(text, characters)
+        lines = wrap(text, characters, break_on_hyphens=False)
         if max(text_width(line, size) for line in lines) <= width:
             break
     return "\n".join(lines)

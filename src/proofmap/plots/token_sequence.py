@@ -4,7 +4,8 @@ A sample (T, D) is a sequence of T tokens with D features each, such as embedded
 consists of whole tokens, as with `pm.groups.tokens()`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -46,7 +47,7 @@ def _name(token: str) -> str:
 
 def group_names(e: Explanation, k: int, names: Sequence[str], groups: Sequence[int]) -> list[str]:
     """Name groups of sample k by their tokens and the position of the first."""
-    owner = _owner(e, k)
+    owner = owner_of(e, k)
     labels = []
     for group in groups:
         at = np.flatnonzero(owner == group)
@@ -70,35 +71,34 @@ def draw_tokens(
     panel: Axes, e: Explanation, k: int, names: Sequence[str], scale: tuple[float, float], look: Look, size: float
 ) -> None:
     """Draw the tokens of sample k; scale: the range of the scores; size: of the text, in points."""
-    figure = panel.figure.figure
-    width = panel.get_window_extent().width / figure.dpi
     low, high = scale
-    owner, scores = _owner(e, k), np.nan_to_num(numbers(e.scores[k]))
+    owner, scores = owner_of(e, k), np.nan_to_num(numbers(e.scores[k]))
+    boxes = []
+    for at in range(len(names)):
+        share = float(np.clip((scores[owner[at]] - low) / (high - low), 0, 1))
+        colour = to_rgb(shade(share, e.signed, look))
+        dark = float(np.dot(colour, _LUMA)) < _MIN_DARK
+        box = {"facecolor": colour, "edgecolor": "0.8", "linewidth": 0.4}
+        boxes.append((box, "white" if dark else "black"))
+    draw_boxes(panel, names, boxes, size)
+
+
+def draw_boxes(panel: Axes, names: Sequence[str], boxes: Sequence[tuple[Mapping[str, Any], Any]], size: float) -> None:
+    """Draw tokens in reading order, each as a box with a style and a colour of its text."""
+    width = panel.get_window_extent().width / panel.figure.figure.dpi
     lines, tall = _broken(names, width, size), line_height(size)
     panel.set_xlim(0, width)
     panel.set_ylim(max(len(lines), 1) * tall, 0)
     panel.set_axis_off()
     for row, line in enumerate(lines):
         for at, left, wide in line:
-            share = float(np.clip((scores[owner[at]] - low) / (high - low), 0, 1))
-            colour = to_rgb(shade(share, e.signed, look))
-            dark = float(np.dot(colour, _LUMA)) < _MIN_DARK
-            box = Rectangle(
-                (left, (row + 0.1) * tall), wide, 0.8 * tall, facecolor=colour, edgecolor="0.8", linewidth=0.4
-            )
-            panel.add_patch(box)
-            panel.text(
-                left + wide / 2,
-                (row + 0.5) * tall,
-                names[at],
-                fontsize=size,
-                ha="center",
-                va="center_baseline",
-                color="white" if dark else "black",
-            )
+            box, ink = boxes[at]
+            panel.add_patch(Rectangle((left, (row + 0.1) * tall), wide, 0.8 * tall, **box))
+            middle: Any = {"ha": "center", "va": "center_baseline", "color": ink}
+            panel.text(left + wide / 2, (row + 0.5) * tall, names[at], fontsize=size, **middle)
 
 
-def _owner(e: Explanation, k: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def owner_of(e: Explanation, k: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return the group of each token (T,)."""
     owner: np.ndarray[tuple[int], np.dtype[np.int64]] = e.mask[k if len(e.mask) > 1 else 0][:, 0].cpu().numpy()
     return owner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,9 +35,15 @@ class GraphNetwork(PointNetwork):
     def margin(self, delta: Tensor) -> Tensor:
         """Return the largest form's value at points (P, d): (P,)."""
         x = self.problem.stated.x
-        size = max(1, _VALUES_AT_ONCE // sum(node.size for node in self.problem.graph.nodes))
-        parts = [self.problem.values(x + some.view(-1, *x.shape[1:])).amax(1) for some in delta.split(size)]
+        parts = [self.problem.values(x + some.view(-1, *x.shape[1:])).amax(1) for some in self.at_once(delta)]
         return torch.cat(parts)
+
+    def at_once(self, delta: Tensor) -> Sequence[Tensor]:
+        """Split points into parts that are evaluated together."""
+        parts: Sequence[Tensor] = delta.split(
+            max(1, _VALUES_AT_ONCE // sum(node.size for node in self.problem.graph.nodes))
+        )
+        return parts
 
     def gradient(self, delta: Tensor, row: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return (the values of the forms `row` (P,), by default of the largest at each point, their gradients (P, d)).

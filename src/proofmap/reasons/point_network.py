@@ -55,6 +55,11 @@ class PointNetwork(ABC):
     def one_group_more(self, balls: FreeBalls, pool: Tensor, groups: Tensor) -> OneGroupMore:
         """Move one more of the groups (n,) at points (P, d) to the corner that the gradient names, or the opposite."""
 
+    def attack_each_form(self, balls: SampleBalls, steps: int) -> tuple[Tensor, Tensor]:
+        """Maximise every form on its own from δ = 0: (values (R,), points (R, d))."""
+        each = torch.arange(self.forms, device=self.start.device)
+        return self.attack(balls, self.start.repeat(self.forms, 1), steps, torch.inf, each)
+
     def attack(
         self, balls: SampleBalls, start: Tensor, steps: int, enough: float, row: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,7 @@ def path_prices(network: PointNetwork, balls: FreeBalls, limit: float) -> Tensor
     start = network.start
     share = torch.linspace(0, 1, _PATH_POINTS, dtype=start.dtype, device=start.device)[:, None]
     each = torch.arange(network.forms, device=start.device)
-    _, ends = network.attack(whole, start.repeat(network.forms, 1), _ATTACK_STEPS, torch.inf, each)
+    _, ends = network.attack_each_form(whole, _ATTACK_STEPS)
     path = (share * ends[:, None]).flatten(0, 1)  # the path of the first form comes first
     values, forms = network.gradient(path, each.repeat_interleave(_PATH_POINTS))
     loads = balls.loads(forms.unflatten(0, (-1, _PATH_POINTS)).mean(1))

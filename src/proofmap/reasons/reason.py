@@ -20,7 +20,7 @@ class Reason:
     `values` is not below the limit. If proofs cover rounding errors, the overlap there may also be below the limit by
     less than these errors; `adversarial` tells which. The other kept groups are undecided.
 
-    >>> found = pm.Sufficient(model, pm.Ball(0.3, domain=(0.0, 1.0)), groups=cells).explain(x).reason
+    >>> found = pm.Sufficient(model, ball, groups=cells).explain(x).reason
     >>> bool((found.bound < found.limit).all())
     True
     """
@@ -60,6 +60,8 @@ class Reason:
             raise InputError("got necessary groups without a point, or points of other groups")
         if not bool((self.bound < self.limit).all()):
             raise InputError("got a bound that is not below its limit, expected a proof for the free groups")
+        if bool((self.least > (~self.free).sum(1)).any()):
+            raise InputError("got a sufficient set with fewer groups than the least size of all sets")
 
     @property
     def kept(self) -> Tensor:
@@ -83,7 +85,7 @@ class Reason:
 
     @property
     def smallest(self) -> Tensor:
-        """(N,) bool: no sufficient set is proven to be smaller."""
+        """(N,) bool: no sufficient set keeps fewer groups."""
         return self.least >= self.size
 
     @property

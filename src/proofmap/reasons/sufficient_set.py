@@ -11,10 +11,12 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.reasons.deletion import GroupDeletion
 from proofmap.reasons.free_balls import FreeBalls
+from proofmap.reasons.leaf_tree import LeafTree
 from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.prices import group_prices, path_prices
 from proofmap.reasons.problem import ReasonProblem
 from proofmap.reasons.reason import Reason
+from proofmap.reasons.sizes.least_size import SizeSearch
 from proofmap.reasons.stages import delete_in_stages
 from proofmap.reasons.unit_network import UnitNetwork
 from proofmap.reasons.witnesses import store_witnesses
@@ -29,13 +31,16 @@ _ROUNDING_SHARE = 0.95  # a point nearer to the limit than this share of the rou
 _TOLERANCE = 1e-9  # without rounding errors: a point has to exceed the limit by this much
 
 
-def sufficient_set(problem: ReasonProblem, known: float, order: Tensor | None, seconds: float) -> Reason:
+def sufficient_set(
+    problem: ReasonProblem, known: float, order: Tensor | None, seconds: float, smallest: float | None = None
+) -> Reason:
     """Find a small sufficient set of one sample within a time limit.
 
     Args:
         known: A proven bound of the largest form on the whole ball. If it is below the limit, no group is kept.
         order: The groups (G,) from the first to be freed; None: by prices.
         seconds: The time limit. Groups that are left then are undecided.
+        smallest: Further time for a lower bound of the size of all sufficient sets, and for smaller sets.
 
     Raises:
         InputError: The decision does not hold at x itself, or cannot be proven there.
@@ -44,23 +49,27 @@ def sufficient_set(problem: ReasonProblem, known: float, order: Tensor | None, s
     until = begin + seconds
     at_x = _bound_at_x(problem)
     if known < problem.limit:
-        return _reason(problem, GroupDeletion.of_all(FreeBalls(problem.stated), known), begin)
+        return _reason(problem, GroupDeletion.of_all(FreeBalls(problem.stated), known), 0, begin)
     units = None
     if problem.how.method.search is not None and problem.boxes.single:
         with suppress(TimeoutError), time_limit(begin + _UNITS_TIME_SHARE * seconds), progress.unreported():
             units = problem.units(problem.enlarged)
     if units is None:
-        return _reason(problem, _without_tree(problem, order, until, at_x), begin)
-    return _reason(problem, _with_tree(problem, units, order, until, at_x), begin)
+        found = _without_tree(problem, order, until, at_x)
+    else:
+        found = _with_tree(problem, units, order, until, at_x)
+    least = 0
+    if smallest is not None:
+        found, least = _with_size(problem, units, found, time.monotonic() + smallest, at_x)
+    return _reason(problem, found, least, begin)
 
 
-def _reason(problem: ReasonProblem, found: GroupDeletion, begin: float) -> Reason:
+def _reason(problem: ReasonProblem, found: GroupDeletion, least: int, begin: float) -> Reason:
     """Return the sets of a deletion, with stored points for its necessary groups."""
     free = found.free | ~problem.movable
     kept = {group: delta for group, delta in found.witnesses.items() if not bool(free[group])}
     stored = store_witnesses(problem, free, kept)
-    least = found.enough
-    holds = stored.values > least
+    holds = stored.values > found.enough
     necessary = torch.zeros_like(free)
     necessary[stored.groups[holds]] = True
     whole = stored.values.new_tensor
@@ -72,7 +81,7 @@ def _reason(problem: ReasonProblem, found: GroupDeletion, begin: float) -> Reaso
         values=stored.values[holds],
         bound=whole([found.bound]),
         limit=whole([problem.limit]),
-        least=torch.zeros(1, dtype=torch.int64, device=free.device),
+        least=torch.full((1,), least, dtype=torch.int64, device=free.device),
         seconds=whole([time.monotonic() - begin]),
     )
 
@@ -99,9 +108,7 @@ def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until
     """Return the best deletion by trees."""
     network = UnitNetwork(units)
     stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
-    tolerance = _TOLERANCE
-    if problem.rigorous:
-        tolerance = -_ROUNDING_SHARE * float(rounding_of_bounds(units, network.start))
+    tolerance = _tolerance(problem, units)
     prices = path_prices(network, stated, problem.limit) if order is None else None
     best: GroupDeletion | None = None
     for _ in range(1 + (_RERUNS if order is None else 0)):
@@ -115,6 +122,32 @@ def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until
             break
     assert best is not None
     return best
+
+
+def _with_size(
+    problem: ReasonProblem, units: Units | None, found: GroupDeletion, until: float, at_x: float
+) -> tuple[GroupDeletion, int]:
+    """Return the smallest deletion known at the time limit, and a lower bound of the size of all sufficient sets."""
+
+    def delete(order: Tensor, time_limit: float) -> GroupDeletion:
+        if units is None:
+            return _without_tree(problem, order, time_limit, at_x)
+        return delete_in_stages(problem, units, order, tolerance, time_limit, at_x)[0]
+
+    if units is None:
+        return SizeSearch(problem, None, found, OverlapProver(problem, _TOLERANCE), delete, until).run()
+    tolerance = _tolerance(problem, units)
+    stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
+    tree = LeafTree(units, enlarged, stated, problem.movable, problem.limit, tolerance)
+    return SizeSearch(problem, units, found, tree, delete, until).run()
+
+
+def _tolerance(problem: ReasonProblem, units: Units) -> float:
+    """Return how far above the limit a point has to be to show a group necessary; negative if rounding counts."""
+    if not problem.rigorous:
+        return _TOLERANCE
+    start = torch.zeros_like(units.rows.weight[:1])
+    return -_ROUNDING_SHARE * float(rounding_of_bounds(units, start))
 
 
 def _without_tree(problem: ReasonProblem, order: Tensor | None, until: float, at_x: float) -> GroupDeletion:

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 from proofmap.explainers import Explanation
 from proofmap.explainers.explanation import Guarantee
+from proofmap.explainers.statements.explained_reason import reason_facts
 from proofmap.explainers.statements.proven_ranks import ranks, searched
 from proofmap.report.finding_pictures import Maps, Place, ScoreBar, bars, columns_of, maps, places
 from proofmap.report.finding_texts import Names, ball, claim, name_of, quantity, sources
 from proofmap.report.number_line import Axis
+from proofmap.report.reason_page import ReasonPage, reason_page
 from proofmap.text.guarantee_statements import Statements
 from proofmap.text.output_wording import change_noun, explained_output
+from proofmap.text.reason_wording import BALL_OF_FREE, proof_sentence, short_clause
 from proofmap.text.verdict import Kind, Outcome, OverlapBounds, Verdict
 from proofmap.text.verdict_wording import BADGES, RELATIONS, rounding_note
-from proofmap.text.wording import around, capitalised, number, plural, quantity_of, score_means
+from proofmap.text.wording import around, capitalised, number, plural, quantity_of, score_means, uncapitalised
 
 _TABLE_SCORES = 10  # the largest scores, shown in the table of a finding
 
@@ -64,13 +67,14 @@ class Finding:
     marks: list[tuple[str, str]]  # the legend of outlines and bars: style and text
     selection: str  # how many scores the table shows
     named: bool  # whether columns have names
+    reason: ReasonPage | None = None  # a sufficient set
 
 
 def finding_of(name: str, record: str, subject: str, e: Explanation, verdict: Verdict, names: Names) -> Finding:
     """Return the finding for an explanation of one sample, with the verdict on it."""
     kind, outcome = verdict.kind, verdict.outcome
     aim, title = name_of(int(e.target[0]), names), name_of(int(e.overlap.target[0]), names)
-    sides = [_side(side) for side in verdict.bounds]
+    sides = [_side(side, BALL_OF_FREE if kind == "reason" else None) for side in verdict.bounds]
     largest = places(e, _TABLE_SCORES)
     note = rounding_note(bool(e.settings.get("rigorous"))) if e.guarantee == "certified" else ""
     return Finding(
@@ -84,7 +88,7 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, verdict: Ve
         claim=claim(e, 0, verdict, names),
         quantity=quantity(e) if kind in ("other", "smoothed", "output") else "the adversarial overlap",
         ball=ball(e.settings, 0, 1),
-        around=around(e.settings) + (note if outcome == "proven" else ""),
+        around=around(e.settings) + (note if outcome in ("proven", "sufficient") else ""),
         family=around(e.settings, count=0) + note,
         explained=int(e.overlap.target[0]),
         sides=sides,
@@ -99,6 +103,7 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, verdict: Ve
         marks=_marks(e),
         selection=_selection(len(largest), e.scores.shape[1]),
         named=columns_of(e) is not None,
+        reason=None if e.reason is None else reason_page(e, subject),
     )
 
 
@@ -106,7 +111,11 @@ def _title(e: Explanation, title: str, aim: str) -> str:
     """Return the heading of a finding: its method, and the class or the output that it explains."""
     output = explained_output(e.settings)
     if output is not None:
+        if e.reason is not None:
+            return f"{e.method}, {output.text}: {reason_facts(e).kept} of {reason_facts(e).groups} decide"
         return f"{e.method}, {quantity_of(e.guarantee, output.record())}"
+    if e.reason is not None:
+        return f"{e.method}, why {aim}: {short_clause(reason_facts(e))}"
     return f"{e.method}, from {title} towards {aim}" if e.opposite else f"{e.method}, why {aim}"
 
 
@@ -117,6 +126,8 @@ def _selection(shown: int, groups: int) -> str:
 
 
 def _proof(e: Explanation) -> str:
+    if e.reason is not None:
+        return f"{proof_sentence(reason_facts(e))}"
     if not searched(e):
         return "The scores themselves are not proven."
     sentence = ranks(e, 0).sentence
@@ -132,10 +143,16 @@ def _marks(e: Explanation) -> list[tuple[str, str]]:
     return [("solid", among), ("open", f"not {among}"), ("whisker", "the proven interval of the true score")]
 
 
-def _side(known: OverlapBounds) -> Side:
-    label = {"+": "Raising values alone", "-": "Lowering values alone", None: "The whole ball"}[known.half]
+def _side(known: OverlapBounds, ball: str | None = None) -> Side:
+    label = ball or {"+": "Raising values alone", "-": "Lowering values alone", None: "The whole ball"}[known.half]
     upper = "none" if known.upper is None else number(known.upper, "certified")
-    return Side(label, known, number(known.lower, "sampled"), upper, sources(known))
+    return Side(
+        label,
+        known,
+        number(known.lower, "sampled"),
+        upper,
+        sources(known, None if ball is None else uncapitalised(ball)),
+    )
 
 
 def _caption(e: Explanation, kind: Kind, aim: str) -> str:

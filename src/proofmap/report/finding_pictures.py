@@ -22,6 +22,7 @@ from proofmap.text.group_places import first_names, largest
 
 _MIN_SIDE, _MAX_SIDE = 224, 448  # pixels of the longer side: smaller pictures are enlarged, larger ones reduced
 _DASH = 4  # length of a dash in pixels
+_STRIPE_DISTANCE, _STRIPE_WIDTH = 8, 2  # stripes of a hatch, in pixels
 _MIN_REGION_SHARE = 0.15  # the alternative text names regions with this share of the scores; an even spread has 0.11
 _REGIONS = (
     ("upper left", "upper middle", "upper right"),
@@ -88,9 +89,9 @@ def maps(e: Explanation, name: str) -> Maps | None:
         seen = f"{seen} Outlined: {marks.sentence}." if marks.proven else seen
     mask = e.mask[0].cpu().numpy()
     return Maps(
-        _panel(picture, f"The input {name}: a {kind} picture of {tall} rows and {wide} columns of pixels."),
-        _panel(coloured(values, low, high, e.signed), f"Map of the scores. {seen}", mask, marks),
-        _panel(layers(picture, values, high, e.signed).pixels, f"The input with its scores laid over it. {seen}"),
+        page_picture(picture, f"The input {name}: a {kind} picture of {tall} rows and {wide} columns of pixels."),
+        page_picture(coloured(values, low, high, e.signed), f"Map of the scores. {seen}", mask, marks),
+        page_picture(layers(picture, values, high, e.signed).pixels, f"The input with its scores laid over it. {seen}"),
         low,
         high,
     )
@@ -137,7 +138,7 @@ def means(maps: NDArray[Any], names: Sequence[str]) -> tuple[list[PagePicture], 
     signed = bool((maps < 0).any())
     low, high = ends(np.stack(pictures), signed)
     panels = [
-        _panel(coloured(values, low, high, signed), f"Mean map of {name}. {describe(values, signed)}")
+        page_picture(coloured(values, low, high, signed), f"Mean map of {name}. {describe(values, signed)}")
         for values, name in zip(pictures, names, strict=True)
     ]
     return panels, low, high, signed
@@ -147,6 +148,7 @@ def places(e: Explanation, most: int) -> list[Place]:
     """Return the groups with the largest absolute scores, for an explanation of one sample."""
     scores = e.scores[0].double().cpu().numpy()
     sides = [over.frozen[0] for over in (e.overlap, e.opposite) if over is not None and over.frozen.shape[1]]
+    sides = sides if e.reason is None else []  # bounds of the whole ball say nothing about a sufficient set
     mask = e.mask[0].cpu().numpy()
     if is_sequence(e):
         shown = largest(scores, mask[:, 0], most, [f"token {at}" for at in range(len(mask))])
@@ -157,7 +159,7 @@ def places(e: Explanation, most: int) -> list[Place]:
     return [
         Place(
             where,
-            _values(e, group),
+            values_of(e, group),
             float(scores[group]),
             tuple(float(side[group]) for side in sides),
             (intervals[group][0], intervals[group][1]) if known else None,
@@ -172,7 +174,7 @@ def columns_of(e: Explanation) -> Sequence[str] | None:
     return e.origin.columns if e.x.ndim == 2 and e.origin is not None else None
 
 
-def _values(e: Explanation, group: int) -> str:
+def values_of(e: Explanation, group: int) -> str:
     """Return the values of a group as text; empty for images."""
     if e.x.ndim != 2:
         return ""
@@ -196,24 +198,45 @@ def bars(shown: list[Place]) -> Iterator[ScoreBar]:
         yield ScoreBar(at(min(float(score), 0.0)), 100 * abs(float(score)) / reach, at(0), (first, last))
 
 
-def _panel(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ranks | None = None) -> PagePicture:
+def page_picture(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ranks | None = None) -> PagePicture:
     """Return a PNG of values in [0, 1], (H, W) or (H, W, 3), in a size that is sharp on screen and paper.
 
     marks: groups of the mask (H, W) or (C, H, W) to outline. Groups that are proven to matter most get solid lines.
     """
     image = Image.fromarray(np.round(255 * np.clip(np.nan_to_num(values), 0, 1)).astype(np.uint8))
+    image, smooth = _sized(image)
+    if mask is not None and marks is not None:
+        _mark(image, mask, marks)
+    return _stored(image, alt, smooth)
+
+
+def hatched_picture(values: Array, marked: NDArray[np.bool_], colour: str, alt: str) -> PagePicture:
+    """Return a PNG of values (H, W, 3) in [0, 1] with stripes of a colour over the marked pixels (H, W)."""
+    image = Image.fromarray(np.round(255 * np.clip(values, 0, 1)).astype(np.uint8))
+    image, smooth = _sized(image)
+    where = Image.fromarray(255 * marked.astype(np.uint8)).resize(image.size, Image.Resampling.NEAREST)
+    rows, columns = np.indices((image.height, image.width))
+    stripes = ((rows + columns) % _STRIPE_DISTANCE < _STRIPE_WIDTH) & (np.asarray(where) > 0)
+    image.paste(colour, mask=Image.fromarray(255 * stripes.astype(np.uint8)))
+    return _stored(image, alt, smooth)
+
+
+def _sized(image: Image.Image) -> tuple[Image.Image, bool]:
+    """Return the image in a size that is sharp on screen and paper, and whether browsers may interpolate it."""
     longer = max(image.size)
     if longer < _MIN_SIDE:
         factor = -(-_MIN_SIDE // longer)
         image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
     elif longer > _MAX_SIDE:
         image.thumbnail((_MAX_SIDE, _MAX_SIDE), Image.Resampling.BOX)
-    if mask is not None and marks is not None:
-        _mark(image, mask, marks)
+    return image, longer >= _MIN_SIDE
+
+
+def _stored(image: Image.Image, alt: str, smooth: bool) -> PagePicture:
     buffer = BytesIO()
     image.save(buffer, "PNG", optimize=True)
     source = f"data:image/png;base64,{b64encode(buffer.getvalue()).decode()}"
-    return PagePicture(source, alt, *image.size, longer >= _MIN_SIDE)
+    return PagePicture(source, alt, *image.size, smooth)
 
 
 def _mark(image: Image.Image, mask: NDArray[Any], marks: Ranks) -> None:

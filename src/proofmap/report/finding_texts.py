@@ -8,6 +8,7 @@ from proofmap.explainers import Explanation
 from proofmap.explainers.explanation import Guarantee
 from proofmap.explainers.statements.proven_ranks import ranks, searched
 from proofmap.report.attacked_overlaps import GRADIENT_STEPS, RESTARTS
+from proofmap.report.reason_page import reason_claim
 from proofmap.text.guarantee_statements import Statements, statements
 from proofmap.text.output_wording import explained_output
 from proofmap.text.verdict import OverlapBounds, Verdict
@@ -17,7 +18,9 @@ Names: TypeAlias = Sequence[str] | None  # names of the classes
 
 
 def claim(e: Explanation, k: int, verdict: Verdict, names: Names) -> Statements:
-    """Return the statements for sample k of e: about its decision and about its scores."""
+    """Return the statements for sample k of e: about its decision and about its scores, or about its sufficient set."""
+    if e.reason is not None:
+        return reason_claim(e, k)
     title, aim = name_of(int(e.overlap.target[k]), names), name_of(int(e.target[k]), names)
     found = statements(verdict, title, aim, e.guarantee, e.settings)
     return replace(found, guaranteed=(*found.guaranteed, *_proven(e, k)), open=(*found.open, _scores(e)))
@@ -65,10 +68,14 @@ def quantity(e: Explanation) -> str:
     return f"{quantity_of(e.guarantee, e.settings.get('objective', 'margin'))}{unit}"
 
 
-def sources(side: OverlapBounds) -> list[tuple[str, str, str]]:
-    """Return the known bounds as rows (origin, relation, number), from the input itself to the proof."""
+def sources(side: OverlapBounds, ball: str | None = None) -> list[tuple[str, str, str]]:
+    """Return the known bounds as rows (origin, relation, number), from the input itself to the proof.
+
+    ball: the bounded set, if it is not the whole ball or one half of it.
+    """
     attack = f"found by an attack with {GRADIENT_STEPS} steps from {RESTARTS} starts"
     every = "the whole ball" if side.half is None else "this half of the ball"
+    every = every if ball is None else ball
     sure = "" if side.level is None else f", with probability {side.level}"
     whole = f"proven for {every}" if side.level is None else f"for {every}{sure}"
     known: list[tuple[str, str, float | None, Guarantee]] = [

@@ -39,8 +39,14 @@ ARRAYS: Mapping[str, tuple[str, Any, int]] = {
     "frozen_lower": ("float32", np.nan, 2),  # (n, G) the same for AO(B_u)
     "drop_lower": ("float64", np.nan, 2),  # (n, G) bounds of AO(B) - AO(B_u), if differences were bounded
     "drop_upper": ("float64", np.nan, 2),
+    "kept": ("bool", False, 2),  # (n, G) the groups of a sufficient set
+    "necessary": ("bool", False, 2),  # (n, G) those of them that are shown to be necessary
+    "reason_bound": ("float64", np.nan, 1),  # proven upper bound of the overlap if only the free groups move
+    "reason_limit": ("float64", np.nan, 1),  # this bound is below the limit
+    "reason_least": ("int64", -1, 1),  # no sufficient set has fewer groups
 }
 ERRORS = "errors"
+REASON_ARRAYS = ("kept", "necessary", "reason_bound", "reason_limit", "reason_least")  # stored for sufficient sets
 LOWER_BOUNDS = ("full_lower", "frozen_lower")
 DROP_BOUNDS = ("drop_lower", "drop_upper")
 SCORE_BOUNDS = ("score_lower", "score_upper")  # (n, G) float64, bounds of the exact scores, not stored
@@ -106,7 +112,7 @@ def read_array(path: Path, name: str, samples: int) -> Array:
     except (OSError, SafetensorError, ValueError) as error:  # numpy refuses arrays with too many axes
         raise FileError(f"cannot read {name} in {path}: {error}; run again to make it anew") from error
     if name not in ARRAYS and name != "mask":
-        return array  # attained points: `attained_points` checks them
+        return array  # stored points: `attained_points` and `reason_results` check them
     dtype, _, rank = ("int32", 0, array.ndim) if name == "mask" else ARRAYS[name]
     if array.dtype != dtype or array.ndim != rank or not array.ndim or len(array) != samples:
         raise FileError(f"{name} in {path} is {array.dtype} {array.shape}, expected {dtype} with {samples} rows")
@@ -116,12 +122,14 @@ def read_array(path: Path, name: str, samples: int) -> Array:
 def with_missing_groups(values: Array, groups: int, whole: Array | None, explained: Array) -> Array:
     """Extend scores or frozen overlaps (n, g) to `groups` columns, for groups that none of these samples has.
 
-    Freezing an empty group changes nothing: its score is 0, and its overlap is that of the whole ball, `whole` (n,).
-    Rows that were not explained stay NaN.
+    Freezing an empty group changes nothing: its score is 0, its overlap is that of the whole ball, `whole` (n,), and it
+    has not to be kept. Rows that were not explained stay NaN.
     """
     missing = groups - values.shape[1]
     if missing <= 0:
         return values
     column = np.where(explained, 0.0, np.nan) if whole is None else whole
+    if values.dtype == bool:
+        column = np.zeros(len(values), dtype=bool)
     extra = np.broadcast_to(column[:, None], (len(values), missing)).astype(values.dtype)
     return np.concatenate([values, extra], axis=1)

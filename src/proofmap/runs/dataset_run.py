@@ -81,7 +81,9 @@ def run(
             with closing(engine.explain(setup, chunks)) as stream:
                 for done in stream if todo else ():
                     manifest = _store_chunk(out, manifest, done, len(pieces[done.number]))
-                    log.add("chunk", number=done.number, seconds=round(done.seconds, 3), worker=done.worker)
+                    each = [None if took is None else round(took, 4) for took in done.sample_seconds]
+                    more: dict[str, Any] = {"samples": each} if each else {}
+                    log.add("chunk", number=done.number, seconds=round(done.seconds, 3), worker=done.worker, **more)
                     _LOG.debug("chunk %d took %.2f s on %s", done.number, done.seconds, done.worker)
                     bar.advance(len(pieces[done.number]))
         totals = total(Results.open(out))

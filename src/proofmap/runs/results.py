@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -19,6 +19,7 @@ from proofmap.explainers.explanation import Guarantee, spread
 from proofmap.explainers.proven_scores import ProvenScores
 from proofmap.explainers.statements.proven_ranks import MAX_LARGEST
 from proofmap.inputs.array_types import to_tensor
+from proofmap.reasons.reason import Reason
 from proofmap.runs.attained_points import POINT_ARRAYS, unpack_points
 from proofmap.runs.audit import find_faults
 from proofmap.runs.chunk import (
@@ -27,6 +28,7 @@ from proofmap.runs.chunk import (
     ERRORS,
     FULL_BALL_OF,
     LOWER_BOUNDS,
+    REASON_ARRAYS,
     SCORE_BOUNDS,
     Array,
     ChunkTexts,
@@ -34,11 +36,12 @@ from proofmap.runs.chunk import (
     read_chunk_texts,
     with_missing_groups,
 )
-from proofmap.runs.manifest import MASK, ChunkEntry, Manifest
+from proofmap.runs.manifest import MASK, ChunkEntry, Manifest, chunk_file
+from proofmap.runs.reason_results import REASON_COUNTS, read_reason, reason_count, without_reasons
 from proofmap.runs.results_export import export, rows
 from proofmap.storage.exported_tables import data_frame, escape_surrogates
 from proofmap.storage.hashing import digest
-from proofmap.storage.resumable_folder import path_inside
+from proofmap.storage.resumable_folder import path_inside, read_log
 from proofmap.verify.overlap import Overlap
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ class ChunkResults:
     file: Path
     samples: int
     shared: Array | None  # the group of each variable, (*shape), if all samples share the groups
+    seconds: Sequence[float | None] = ()  # per sufficient set, from the log; () if not recorded
 
     def __len__(self) -> int:
         return self.samples
@@ -69,7 +73,8 @@ class ChunkResults:
         """The names of the arrays; includes `SCORE_BOUNDS` if the scores were bounded from both sides."""
         known = (*self._texts[1], *(LOWER_BOUNDS if self.searched else ()))
         held = [name for name in ARRAYS if name in known]
-        return [*held, *(SCORE_BOUNDS if self.searched else ()), "mask", "attributions"]
+        counts = REASON_COUNTS if self.reasoned else ()
+        return [*held, *counts, *(SCORE_BOUNDS if self.searched else ()), "mask", "attributions"]
 
     @property
     def held(self) -> dict[str, Array]:
@@ -80,6 +85,11 @@ class ChunkResults:
     def searched(self) -> bool:
         """True if lower bounds of overlaps or bounds of differences were stored, so that scores have intervals."""
         return self.texts.guarantee == "certified" and not {LOWER_BOUNDS[0], DROP_BOUNDS[0]}.isdisjoint(self._texts[1])
+
+    @property
+    def reasoned(self) -> bool:
+        """True if sufficient sets were stored."""
+        return REASON_ARRAYS[0] in self._texts[1]
 
     @cached_property
     def known(self) -> ProvenScores:
@@ -97,6 +107,14 @@ class ChunkResults:
             return None
         mask = self["mask"]
         return unpack_points(self.file, row, np.broadcast_to(mask, (len(self), *mask.shape[1:]))[row], groups)
+
+    def reason(self, row: int) -> tuple[Reason, Array] | None:
+        """Return the sufficient set of a row, and its input x (*shape); None if it was not explained."""
+        if not self.reasoned or not self.explained[row]:
+            return None
+        return read_reason(
+            self.file, row, {name: self[name] for name in REASON_ARRAYS}, float(self["reason_seconds"][row])
+        )
 
     @property
     def explained(self) -> Array:
@@ -120,6 +138,12 @@ class ChunkResults:
             return maps(self["scores"], self["mask"], self.texts.about["job"].get("smooth", False))
         if name == "mask" and self.shared is not None:
             return self.shared[None]
+        if name in REASON_COUNTS:
+            took = [np.nan if one is None else one for one in self.seconds]
+            seconds = np.array(took if len(took) == len(self) else [np.nan] * len(self))
+            return reason_count(name, {one: self[one] for one in REASON_ARRAYS[:2]}, self.explained, seconds)
+        if name in REASON_ARRAYS and not self.reasoned:
+            return without_reasons(name, len(self), self["scores"].shape[1])
         if name in SCORE_BOUNDS:
             some = self.explained.any()
             return self.known.intervals[:, :, SCORE_BOUNDS.index(name)].numpy() if some else np.zeros((len(self), 0))
@@ -131,6 +155,11 @@ class ChunkResults:
         if name in DROP_BOUNDS and name not in self._texts[1]:
             return np.full(self["frozen"].shape, 0.0 if name == DROP_BOUNDS[0] else np.inf)
         return read_array(self.file, name, self.samples)
+
+
+def is_wide(name: str) -> bool:
+    """Return whether an array has one column for each group."""
+    return name in SCORE_BOUNDS or (name in ARRAYS and ARRAYS[name][2] == 2)
 
 
 def maps(scores: Array, mask: Array, smooth: bool = False) -> Array:
@@ -229,7 +258,7 @@ class Results:
         if name == "mask" and self._shared is not None:
             return self._shared[None]
         arrays = [part[name] for part in self.parts]
-        if name in SCORE_BOUNDS or ARRAYS.get(name, ("", 0, 0))[2] == 2:
+        if is_wide(name):
             groups = max(values.shape[1] for values in arrays)
             arrays = [
                 with_missing_groups(
@@ -245,12 +274,25 @@ class Results:
         All points lie in x's ball; those of B_u equal x on the frozen group. None if there was no search, or if its
         points were not stored.
         """
+        groups = self["scores"].shape[1] if self._shared is None else int(self._shared.max()) + 1
+        part, place = self._place(row)
+        return part.points(place, groups)
+
+    def reason(self, row: int) -> Reason | None:
+        """Return the sufficient set of a row, as `pm.Sufficient` found it; None without one.
+
+        Its time is that of the log, and NaN without the log.
+        """
+        part, place = self._place(row)
+        found = part.reason(place)
+        return None if found is None else found[0]
+
+    def _place(self, row: int) -> tuple[ChunkResults, int]:
+        """Return the chunk of a row, and the row in it."""
         if not 0 <= row < len(self):
             raise InputError(f"got row {row}, expected one from 0 to {len(self) - 1}")
-        groups = self["scores"].shape[1] if self._shared is None else int(self._shared.max()) + 1
         ends = np.cumsum([len(part) for part in self.parts])
-        part = self.parts[int(np.searchsorted(ends, row, side="right"))]
-        return part.points(row - int(ends[ends <= row].max(initial=0)), groups)
+        return self.parts[int(np.searchsorted(ends, row, side="right"))], row - int(ends[ends <= row].max(initial=0))
 
     def check(self) -> None:
         """Raise FileError if a file has changed, or if the manifest and the rows disagree."""
@@ -293,7 +335,20 @@ class Results:
 
     def part(self, entry: ChunkEntry) -> ChunkResults:
         """Return the chunk of an entry of the manifest."""
-        return ChunkResults(path_inside(self.folder, entry.file), entry.samples, self._shared)
+        seconds = self._sample_seconds.get(entry.file, ())
+        return ChunkResults(path_inside(self.folder, entry.file), entry.samples, self._shared, seconds)
+
+    @cached_property
+    def _sample_seconds(self) -> dict[str, list[float | None]]:
+        """The seconds of sufficient sets in the log, by chunk file. Entries that a run would not write are ignored."""
+        found: dict[str, list[float | None]] = {}
+        for entry in read_log(self.folder):
+            listed, number = entry.get("samples"), entry.get("number")
+            if entry["event"] != "chunk" or type(number) is not int or not isinstance(listed, list):
+                continue
+            if all(isinstance(one, int | float | None) for one in listed):
+                found[chunk_file(number)] = listed
+        return found
 
     @cached_property
     def _shared(self) -> Array | None:

@@ -58,6 +58,9 @@ def _names(results: Results) -> dict[str, str]:
         "drop_lower": "drop_lower_proven",
         "drop_upper": "drop_upper_proven",
         "errors": "score_standard_error",
+        "reason_bound": f"free_{bound_name(results.guarantee, objective)}",
+        "reason_limit": f"free_{quantity_name(objective)}_limit",
+        "reason_least": "reason_no_set_smaller_than",
         "score_lower": "score_lower_proven",
         "score_upper": "score_upper_proven",
     }
@@ -74,7 +77,7 @@ def _same(results: Results) -> dict[str, str]:
 def _parts(results: Results) -> Iterator[tuple[list[str], list[str], dict[str, Array]]]:
     """Yield names, reasons ("" if explained) and arrays of each chunk, with the same columns in all chunks."""
     names = [name for name in results.names if name not in ("mask", "attributions")]
-    wide = [name for name in names if name in SCORE_BOUNDS or ARRAYS[name][2] == 2]
+    wide = [name for name in names if name in SCORE_BOUNDS or (name in ARRAYS and ARRAYS[name][2] == 2)]
     groups = {name: max(part[name].shape[1] for part in results.parts) for name in wide}
     for part in results.parts:
         arrays = {name: part[name] for name in names}

@@ -16,6 +16,7 @@ from safetensors.numpy import save
 from proofmap.explainers.explanation import Guarantee
 from proofmap.registry import objective_of
 from proofmap.runs.chunk import ARRAYS, SCORE_BOUNDS, Array
+from proofmap.runs.reason_results import ReasonTotals
 from proofmap.runs.results import Results, maps
 from proofmap.runs.totals_text import totals_text
 from proofmap.sources.own_files import DRAWING
@@ -80,6 +81,7 @@ class Totals:
     mask: Array  # (*shape) int32: the group of each variable
     smooth: bool  # True: maps interpolate between groups
     columns: Sequence[str] | None  # the names of the variables of a flat sample
+    reason: ReasonTotals | None = None  # the sufficient sets
 
     @property
     def explained(self) -> int:
@@ -126,6 +128,7 @@ class Totals:
             "certified_share": None if proven is None else proven / self.count,  # failures count as not proven
             "refuted": self.refuted,
             **({} if self.ranked is None else {"matters_most_proven": self.ranked}),
+            **({} if self.reason is None else {"reason": self.reason.json()}),
             "labelled": self.labelled,
             "correct": self.correct,
             "certified_correct": right,
@@ -189,6 +192,9 @@ def total(results: Results) -> Totals:
     about, job, target, overlap = results.about, results.about["job"], rows["target"], rows.get("full")
     objective = objective_of(job["method"], job["settings"])
     certain = overlap < 0 if overlap is not None and results.guarantee == "certified" and decides(objective) else None
+    reason = ReasonTotals.of(results) if explained.any() else None
+    if certain is not None and reason is not None:
+        certain = certain | (reason.sizes == 0)  # all groups are free: the proof is about the whole ball
     names = results.samples
     titles = about["model"]["classes"]
     labels, labelled = rows.get("label"), int((results["label"] >= 0).sum()) if "label" in rows else 0
@@ -225,6 +231,7 @@ def total(results: Results) -> Totals:
         mask=mask,
         smooth=job.get("smooth", False),
         columns=columns if mask.ndim == 1 and columns is not None and len(columns) == len(mask) else None,
+        reason=reason,
     )
 
 

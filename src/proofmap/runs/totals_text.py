@@ -27,6 +27,8 @@ _BOUND_KINDS = {
 def totals_text(totals: Totals) -> str:
     """Return the totals as text."""
     lines = [f"{plural(totals.count, 'sample')}: {totals.explained} explained, {len(totals.failed)} failed"]
+    if totals.reason is not None:
+        lines += totals.reason.lines()
     if totals.correct is not None:
         lines.append(f"predicted as labelled: {share(totals.correct, totals.labelled, 'labelled sample')}")
     if totals.certified is not None:

@@ -28,16 +28,20 @@ from proofmap.runs.chunk import (
     ERRORS,
     FULL_BALL_OF,
     LOWER_BOUNDS,
+    REASON_ARRAYS,
     Array,
     ChunkTexts,
     pack_chunk,
     with_missing_groups,
 )
+from proofmap.runs.reason_results import join_points, reason_tensors
 from proofmap.runs.run_job import Job, Setup, seed_of
 from proofmap.runtime.precision import full_precision
 from proofmap.storage.hashing import versions
 
 _Arrays: TypeAlias = dict[str, Array]
+
+_SECONDS = "seconds"  # the time of each sufficient set, which the log records
 
 T = TypeVar("T")
 
@@ -65,6 +69,7 @@ class ExplainedChunk:
     content: bytes
     seconds: float
     worker: str  # host and process
+    sample_seconds: tuple[float | None, ...] = ()  # n, of sufficient sets; None for samples without results
 
 
 class Worker:
@@ -105,7 +110,8 @@ class Worker:
         setup, held = self.setup, (task.names, reasons, task.files)
         texts = ChunkTexts(setup.guarantee, *held, setup.about, self.taken_off, task.inputs)
         content = pack_chunk(texts, self._arrays(task, parts))
-        return ExplainedChunk(task.number, content, time.perf_counter() - started, worker_name())
+        took = _sample_seconds(len(task.names), parts)
+        return ExplainedChunk(task.number, content, time.perf_counter() - started, worker_name(), took)
 
     def _explain(self, x: Tensor) -> _Arrays:
         """Return the arrays of k samples, with the groups (k, *shape) and attained points."""
@@ -127,6 +133,7 @@ class Worker:
                 "mask": e.mask,
                 **({} if e.overlap.points is None else {"x": x, "points": e.overlap.points}),
                 **({} if e.errors is None else {ERRORS: e.errors}),
+                **({} if e.reason is None else {**reason_tensors(e.reason, x), _SECONDS: e.reason.seconds}),
             }
             eps = np.broadcast_to(np.asarray(e.settings["eps"], dtype=np.float64), len(x))
             return {"eps": eps, **_numpy(tensors)}
@@ -143,7 +150,8 @@ class Worker:
         if task.labels is not None:
             arrays["label"] = np.asarray(task.labels, dtype=np.int64)
         means = (ERRORS,) if any(ERRORS in explained for _, explained in parts) else ()
-        for name in (*self.setup.arrays, *means):
+        reasons = REASON_ARRAYS if any(_SECONDS in explained for _, explained in parts) else ()
+        for name in (*self.setup.arrays, *means, *reasons):
             dtype, fill, rank = ARRAYS[name]
             wide = max((explained[name].shape[1] for _, explained in parts), default=0) if rank == 2 else None
             arrays[name] = np.full((count,) if wide is None else (count, wide), fill, dtype=dtype)
@@ -161,6 +169,8 @@ class Worker:
             arrays |= self._points(count, parts)
         if DROP_BOUNDS[1] in arrays and not np.isfinite(arrays[DROP_BOUNDS[1]]).any():
             arrays = {name: values for name, values in arrays.items() if name not in DROP_BOUNDS}
+        if reasons:
+            arrays |= join_points(count, self.setup.graph.input.shape, parts)
         if self.setup.mask is None:
             arrays["mask"] = np.zeros((count, *self.setup.graph.input.shape), dtype=np.int32)
             for rows, explained in parts:
@@ -177,6 +187,12 @@ class Worker:
             for row, *found in zip(rows, explained["points"], explained["x"], every, strict=True):
                 points[row], x[row], masks[row] = found
         return pack_points(points, x, masks)
+
+
+def _sample_seconds(count: int, parts: Sequence[tuple[Sequence[int], _Arrays]]) -> tuple[float | None, ...]:
+    """Return the seconds of each sample's sufficient set; () for other methods."""
+    found = {row: float(took) for rows, held in parts for row, took in zip(rows, held.get(_SECONDS, ()), strict=False)}
+    return tuple(found.get(row) for row in range(count)) if found else ()
 
 
 def _numpy(tensors: Mapping[str, Tensor]) -> dict[str, Array]:

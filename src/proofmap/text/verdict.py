@@ -10,11 +10,13 @@ from typing import Literal, TypeAlias
 # The question that a sample's overlap answers. "decision": does the class hold? "targeted": can raising values alone,
 # or lowering them alone, reach one other class? "own": the same for the class that the sample already has. "other": a
 # form of the logits that decides no class. "smoothed": does the class hold for most noisy copies? "output": how far can
-# one output change?
-Kind: TypeAlias = Literal["decision", "targeted", "own", "other", "smoothed", "output"]
+# one output change? "reason": which groups decide, so that all others may move?
+Kind: TypeAlias = Literal["decision", "targeted", "own", "other", "smoothed", "output", "reason"]
 # "unproven": no upper bound is known. "aside": the question is not about the decision. "bounded", "reached": an output
-# has a proven bound, or only values that were reached.
-Outcome: TypeAlias = Literal["proven", "probable", "undecided", "refuted", "unproven", "aside", "bounded", "reached"]
+# has a proven bound, or only values that were reached. "sufficient": the kept groups are proven to decide.
+Outcome: TypeAlias = Literal[
+    "proven", "probable", "undecided", "refuted", "unproven", "aside", "bounded", "reached", "sufficient"
+]
 # The point that refutes a decision: the input itself, a random sample, or a point that a search or an attack reached.
 Witness: TypeAlias = Literal["input", "sample", "search", "attack"]
 Half: TypeAlias = Literal["+", "-"]  # values are only raised, or only lowered
@@ -90,6 +92,8 @@ def _outcome(kind: Kind, bounds: Sequence[OverlapBounds]) -> Outcome:
     below = all(side._negative for side in bounds)
     if kind in ("other", "own"):
         return "aside"
+    if kind == "reason":
+        return "sufficient"
     if kind == "output":
         return "bounded" if all(side.upper is not None for side in bounds) else "reached"
     if kind == "smoothed":

@@ -23,6 +23,7 @@ BADGES: Mapping[Outcome, str] = {
     "aside": "Not about the decision",
     "bounded": "Proven bound",
     "reached": "No proven bound",
+    "sufficient": "Sufficient set proven",
 }
 GLYPHS: Mapping[Outcome, str] = {
     "proven": "✓",
@@ -33,6 +34,7 @@ GLYPHS: Mapping[Outcome, str] = {
     "aside": "–",
     "bounded": "≤",
     "reached": "–",
+    "sufficient": "✓",
 }
 FIRST_WORDS: Mapping[Outcome, str] = {
     "proven": "proven",
@@ -43,6 +45,7 @@ FIRST_WORDS: Mapping[Outcome, str] = {
     "aside": "no verdict",
     "bounded": "proven",
     "reached": "NOT proven",
+    "sufficient": "proven",
 }
 CERTIFIED_ACCURACY = "certified accuracy, proven and predicted as labelled"
 PLOT_SIGNS: Signs = ("≤", "≥", "≈")
@@ -58,7 +61,7 @@ def sentence(
     ball: "the ball (ε = 0.02 in L∞)". rigorous: whether a proof covers all rounding errors; if not, the sentence says
     so. rounding: whether rounding errors alone may prevent a proof. aim: the class that a targeted map is about.
     """
-    note = rounding_note(rigorous or verdict.outcome != "proven")
+    note = rounding_note(rigorous or verdict.outcome not in ("proven", "sufficient"))
     reason = ", rounding" if rounding and verdict.outcome == "undecided" else ""
     return f"{FIRST_WORDS[verdict.outcome]}{note}{reason}: {clause(verdict, ball, aim, rigorous=rigorous)}"
 
@@ -70,6 +73,8 @@ def clause(verdict: Verdict, ball: str, aim: str = "the target", *, rigorous: bo
             return "the input already has this class"
         case "output", _:
             return f"one output was bounded for {ball}"
+        case "reason", _:
+            return f"some groups decide over {ball}: no change of the others changes the decision"
         case "other", _:
             return f"the objective that was bounded for {ball} does not decide the class"
         case "smoothed", "probable":

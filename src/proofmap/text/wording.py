@@ -20,6 +20,7 @@ _SCORE_MEANINGS = {  # methods whose scores are not differences of overlaps
     "PathEVA": "a group's part of the gain of one attack, integrated along the straight line to its end point",
     "NestedEVA": "the share of groups that rank no higher in attacks that may move fewer and fewer groups",
     "NoiseEVA": "a group's part of the change from the input to a point of the ball, averaged over random points",
+    "Sufficient": "1 for a necessary group, 0.5 for an undecided one and 0 for a free one",
     "BlendEVA": "a group's part of the evidence over the ball, of the gain of attacks and of the loss by noise, mixed",
 }
 _BOUND_SUFFIXES = {
@@ -49,6 +50,11 @@ def share(part: int, whole: int, word: str) -> str:
 def capitalised(text: str) -> str:
     """Return a text with a capital letter at its start."""
     return f"{text[:1].upper()}{text[1:]}"
+
+
+def uncapitalised(text: str) -> str:
+    """Return a text with a small letter at its start."""
+    return f"{text[:1].lower()}{text[1:]}"
 
 
 def number(value: float | None, guarantee: Guarantee = "none") -> str:

@@ -13,6 +13,7 @@ from proofmap.errors import InputError
 from proofmap.explainers import Explanation
 from proofmap.explainers.origin import Origin, Source
 from tests.explainers.making import content, make, make_signed
+from tests.plots.reasons.reasoned import reasoned
 
 RADII = torch.tensor([0.01, 0.02, 0.03, 0.04])
 
@@ -183,3 +184,13 @@ def test_the_hash_of_a_large_ball_is_refused() -> None:
 def test_other_arguments_are_refused(given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         pm.concat(given)
+
+
+def test_sufficient_sets_are_joined_and_chosen() -> None:
+    e = reasoned()
+    assert joined(e[0], e[1]) == {**content(e), "seconds": None}
+    assert joined(e[1], e[0]) == {**content(e[[1, 0]]), "seconds": None}
+    swapped = e[[1, 0]].reason
+    assert swapped is not None
+    assert swapped.point_of.tolist() == [[1, 1], [1, 3]]
+    assert swapped.necessary.tolist() == e.necessary.flip(0).tolist()

@@ -31,8 +31,8 @@ def compare(
     ] = "eva,first-order,saliency",
     metrics: Annotated[
         str,
-        typer.Option(help=f"The metrics, among {', '.join(names.MAP_METRICS)}: --metrics deletion,mu-fidelity"),
-        texts.all_among(names.MAP_METRICS, "metric"),
+        typer.Option(help=f"The metrics, among {', '.join(names.COMPARED_METRICS)}: --metrics deletion,mu-fidelity"),
+        texts.all_among(names.COMPARED_METRICS, "metric"),
     ] = "deletion,insertion",
     ball: o.BallOptions,
     groups: o.Groups = None,

@@ -50,7 +50,8 @@ def concat(explanations: Iterable[Explanation]) -> Explanation:
     groups = max(part.scores.shape[1] for part in parts)
     mask, x = _joined_mask(parts), torch.cat([part.x for part in parts])
     whole = concatenate(
-        [Measured(part.scores, part.overlap, part.opposite, part.errors, part.reason) for part in parts], groups
+        [Measured(part.scores, part.overlap, part.opposite, part.errors, part.reason, part.contrast) for part in parts],
+        groups,
     )
     return replace(
         first,
@@ -62,6 +63,7 @@ def concat(explanations: Iterable[Explanation]) -> Explanation:
         opposite=whole.opposite,
         errors=whole.errors,
         reason=whole.reason,
+        contrast=whole.contrast,
         target=torch.cat([part.target for part in parts]),
         predicted=torch.cat([part.predicted for part in parts]),
         settings=settings,
@@ -111,6 +113,7 @@ _COMPARED: dict[str, Callable[[Explanation], Any]] = {
     "bounds of the kinds (certified, rigorous, of groups, with points)": _bound_kinds,
     "standard errors": lambda e: e.errors is not None,
     "sufficient sets": lambda e: e.reason is not None,
+    "contrastive sets": lambda e: e.contrast is not None,
 }
 
 

@@ -23,6 +23,8 @@ FRAME_COLUMNS = (
     "predicted", "label", "method", "guarantee",
 )  # fmt: skip
 
+REASON_COLUMNS = ("kept", "necessary", "undecided")  # also, if the explanation has sufficient sets
+
 
 def explanation_frame(e: Explanation, columns: Sequence[str] | None = None) -> DataFrame:
     """Return a frame with one row for each group that a sample has."""
@@ -31,7 +33,7 @@ def explanation_frame(e: Explanation, columns: Sequence[str] | None = None) -> D
         columns = e.origin.columns
     if columns is not None and (e.x.ndim != 2 or len(columns) != e.x.shape[1]):
         raise InputError(f"got {len(columns)} names for the columns of samples {tuple(e.x.shape[1:])}")
-    return data_frame(FRAME_COLUMNS, _rows(e, columns))
+    return data_frame((*FRAME_COLUMNS, *(REASON_COLUMNS if e.reason is not None else ())), _rows(e, columns))
 
 
 def score_ranks(scores: Tensor, signed: bool) -> list[int | None]:
@@ -50,6 +52,7 @@ def _rows(e: Explanation, columns: Sequence[str] | None) -> Iterator[tuple[Any, 
     errors = None if e.errors is None else e.errors.cpu()
     variables = [_variables(mask, columns, scores.shape[1]) for mask in masks]
     targets, predicted = e.target.tolist(), e.predicted.tolist()
+    states = () if e.reason is None else tuple(one.cpu() for one in (e.kept, e.necessary, e.undecided))
     for k in range(len(e)):
         groups = variables[k if len(variables) > 1 else 0]
         index = list(groups)
@@ -58,7 +61,9 @@ def _rows(e: Explanation, columns: Sequence[str] | None) -> Iterator[tuple[Any, 
             low, high = intervals[k, group].tolist()
             error = float("nan") if errors is None else float(errors[k, group])
             score = (float(scores[k, group]), low, high, bool(proven[k, group]), error, rank)
-            yield (k, group, *groups[group], *score, targets[k], predicted[k], e.label(k), e.method, e.guarantee)
+            state = tuple(bool(one[k, group]) for one in states)
+            whole = (targets[k], predicted[k], e.label(k), e.method, e.guarantee)
+            yield (k, group, *groups[group], *score, *whole, *state)
 
 
 def _variables(mask: Tensor, columns: Sequence[str] | None, groups: int) -> dict[int, tuple[str | None, int]]:

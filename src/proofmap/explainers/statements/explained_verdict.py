@@ -15,12 +15,17 @@ _BOUND_OF = {"certified": "upper", "probable": "upper", "sampled": "sampled", "n
 
 
 def verdict_of(e: Explanation, k: int = 0, attacked: float | None = None) -> Verdict:
-    """Return the verdict on sample k. attacked: the overlap at a point of the ball that an attack reached."""
+    """Return the verdict on sample k. attacked: the overlap at a point of the ball that an attack reached.
+
+    The verdict on a sufficient set is about the ball in which only its free groups move, not about the whole ball.
+    """
     return Verdict.over(kind_of(e, k), bounds_of(e, k, attacked))
 
 
 def kind_of(e: Explanation, k: int = 0) -> Kind:
     """Return the question that sample k asks. Only the margin over all classes, or over one rival, decides."""
+    if e.reason is not None:
+        return "reason"
     if e.opposite is not None:
         return "targeted" if int(e.target[k]) != int(e.overlap.target[k]) else "own"
     if e.guarantee == "probable":
@@ -32,6 +37,9 @@ def kind_of(e: Explanation, k: int = 0) -> Kind:
 
 def bounds_of(e: Explanation, k: int = 0, attacked: float | None = None) -> tuple[OverlapBounds, ...]:
     """Return the bounds for sample k, one for each half of the ball if the halves were bounded separately."""
+    if e.reason is not None:
+        value = None if e.overlap.value is None else float(e.overlap.value[k])
+        return (OverlapBounds(float(e.overlap.nominal[k]), upper=float(e.reason.bound[k]), value=value),)
     if e.opposite is None:
         return (_bounds(e, e.overlap, k, attacked, None),)
     return _bounds(e, e.overlap, k, attacked, "+"), _bounds(e, e.opposite, k, attacked, "-")

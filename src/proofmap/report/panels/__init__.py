@@ -7,12 +7,14 @@ from proofmap.report.panels import (
     network_panel,
     provenance_panel,
     reading_panel,
+    reason_panel,
     summary_panel,
 )
 
 PANELS: tuple[PanelSource, ...] = (
     summary_panel.panels,
     reading_panel.panels,
+    reason_panel.panels,
     dataset_panel.panels,
     network_panel.panels,
     comparison_panel.panels,

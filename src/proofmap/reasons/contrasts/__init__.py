@@ -1,0 +1,1 @@
+"""Contrastive sets: the smallest sets of groups that can change a decision."""

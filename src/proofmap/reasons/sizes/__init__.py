@@ -1,0 +1,1 @@
+"""Lower bounds of the size of all sufficient sets."""
