@@ -33,6 +33,7 @@ SHORT: dict[str, tuple[str, ...]] = {
     "kinds": ("--only", "dense network", "one logit", "regression"),
     "large": ("--bounds", "ibp", "--eps", "1e-5"),
     "proofs": ("inputs", "--out", "{out}/proofs", "--images", "1", "--eps", "0.05", "--seconds", "3"),
+    "reasons": ("tables", "--images", "3", "--out", "{out}/reasons"),
     "rigorous": ("--images", "1", "--repeat", "1", "--networks", "mnist_mlp", "--methods", "ibp", "backward"),
     "runs": ("--count", "50", "--repeats", "1"),
 }

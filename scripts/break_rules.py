@@ -37,6 +37,7 @@ class Break:
         return root / self.file if self.file.startswith("benchmarks/") else root / "src" / "proofmap" / self.file
 
 
+HUNT_OF_SETS = "tests/test_hunt_sets.py"
 SIZES, LAYERS_READ = "tests/rounding/test_magnitudes.py", "tests/graph/onnx/operators/test_operator_table.py"
 TIED, DEFAULT = "tests/test_tied_classes.py", "tests/test_rigorous_default.py"
 SCALAR = "tests/rules/test_scalar.py"
@@ -2633,6 +2634,8 @@ BREAKS = [
     Break("inputs/loader_samples.py", "len(batch) in (1, 2)", "len(batch) > 0", LOADERS),
     Break("metrics/function_metric.py", "if values.shape != case.target.shape:", "if False:", FUNCTION),
     Break("metrics/function_metric.py", '"higher_is_better", self.higher)', '"higher_is_better", True)', FUNCTION),
+    Break("reasons/free_balls.py", "return self.by_group(top)", "return 0.5 * self.by_group(top)", HUNT_OF_SETS),
+    Break("reasons/leaf_tree.py", "(total >= self.limit - slack[:", "(total >= self.limit + 1 + slack[:", HUNT_OF_SETS),
     Break("reasons/sizes/size_program.py", "n + dual - _COUNT_SLACK", "n + dual + 1", LEAST_SIZE),
     Break("reasons/sizes/size_program.py", "cover.sum() - 1.0 for", "cover.sum() - 2.0 for", LEAST_SIZE),
     Break("reasons/sizes/direction_model.py", "z.bias[bent] - low[bent])", "z.bias[bent])", LEAST_SIZE),

@@ -3,7 +3,7 @@
     python scripts/hunt.py --networks 200 --seed 0 --seconds 600
     python scripts/hunt.py --only exact --networks 100000 --share 1/16    # one of 16 processes
 
-Each seed has four parts; `--only` chooses one of them.
+Each seed has five parts; `--only` chooses one of them.
 
 - bounds: a random torch network with odd settings that contains the next operation of the reader's table. The bounds
   of every method, and all intervals and lines on the way, must hold at uniform points, corners and attacked points.
@@ -11,6 +11,8 @@ Each seed has four parts; `--only` chooses one of them.
   where enumeration is possible.
 - hostile: a network whose outputs depend on rounding errors. Its rigorous bounds are compared with float32 values and
   with exact fractions.
+- sets: a tiny network. Its sufficient sets are compared with points and, where possible, with the exact maximum: a free
+  set with an adversarial example and a necessary group that can be freed are findings.
 - onnx: a few random ONNX files. The loaded graphs are compared with onnxruntime.
 
 A finding states its seed: `--seed S --networks 1` reproduces it. The exit code is 1 if there are findings. Ctrl-C ends
@@ -105,7 +107,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--networks", type=int, default=200, help="number of seeds")
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no new seed after this time")
-    parser.add_argument("--only", choices=["bounds", "exact", "hostile", "onnx"], help="run only one part")
+    parser.add_argument("--only", choices=["bounds", "exact", "hostile", "sets", "onnx"], help="run only one part")
     add_share(parser)
     parser.add_argument("--add", type=Path, nargs="+", metavar="FILE", help="only sum the last lines of these files")
     args = parser.parse_args()
@@ -139,7 +141,8 @@ def _counts(tally: Tally) -> str:
         f"{tally.lines} forms, {tally.bounds} bounds, {tally.searches} searches, {tally.split} networks split, "
         f"{tally.splits} splits, {tally.parts} parts, {tally.closed} closed, {tally.enumerated} enumerated, "
         f"{tally.equal} equal, {tally.files} files, {tally.fooled} fooled without rigour, "
-        f"{tally.misled} by a search, {tally.undecided} undecided"
+        f"{tally.misled} by a search, {tally.sets} sufficient sets with {tally.free_groups} free, "
+        f"{tally.necessary_groups} necessary and {tally.undecided_groups} open groups, {tally.undecided} undecided"
     )
 
 
@@ -182,8 +185,8 @@ def _sum_up(tally: Tally, findings: list[Finding], seconds: float, seeds: range,
 
 def _tables(only: str | None) -> tuple[set[str], set[str]]:
     """Return the operations that can be drawn, and the operations of the tables that cannot."""
-    if only in ("exact", "hostile"):
-        return tiny.searchable_operations() if only == "exact" else set(), set()
+    if only in ("exact", "hostile", "sets"):
+        return tiny.searchable_operations() if only != "hostile" else set(), set()
     table, missing = set(networks.turns()), networks.uncovered()
     if only != "bounds":
         from fuzz.hunting import files  # the other parts need no onnx

@@ -64,6 +64,10 @@ class Tally:
     undecided: int = 0  # hostile networks whose bounds leave the range of floats
     fooled: int = 0  # hostile networks that exceed a bound without rounding analysis
     misled: int = 0  # hostile ReLU networks that exceed the bound of a float64 search without rounding analysis
+    sets: int = 0  # sufficient sets
+    free_groups: int = 0
+    necessary_groups: int = 0
+    undecided_groups: int = 0
     operations: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     rounding: float = 0.0  # the largest share of its tolerance that a sound result used

@@ -16,6 +16,7 @@ from fuzz.hunting.networks import Drawn, drawn
 from fuzz.hunting.points import values_of
 from fuzz.hunting.rounding import at_points, floor_of, units
 from fuzz.hunting.searches import searches
+from fuzz.hunting.sets import sets
 from proofmap import Ball
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph import Graph, bounded, trace
@@ -27,11 +28,12 @@ FILES_PER_SEED = 4
 
 
 def hunt(seed: int, tally: Tally, folder: Path, only: str | None = None) -> Iterator[Finding]:
-    """Yield the findings about the networks and the files of a seed, each once. `only` names one of the four parts."""
+    """Yield the findings about the networks and the files of a seed, each once. `only` names one of the five parts."""
     parts = {
         "bounds": [bounds(seed, tally)],
         "exact": [searches(seed, tally)],
         "hostile": [hunted(seed, tally)],
+        "sets": [sets(seed, tally)],
         "onnx": [onnx(seed, place, tally, folder) for place in range(FILES_PER_SEED)],
     }
     for part in parts[only] if only else [one for several in parts.values() for one in several]:

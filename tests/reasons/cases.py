@@ -20,7 +20,7 @@ from proofmap.verify.overlap import OverlapSettings
 FAR = 1e9  # a time limit that no test reaches, on the clock of `time.monotonic`
 
 
-def network(seed: int, sizes: tuple[int, ...] = (6, 4, 3, 3), scale: float = 2.0) -> nn.Sequential:
+def network(seed: int, sizes: tuple[int, ...] = (6, 3, 3, 3), scale: float = 2.0) -> nn.Sequential:
     """Return a network with ReLUs and large random weights, whose decisions change in small balls."""
     torch.manual_seed(seed)
     layers: list[nn.Module] = []
