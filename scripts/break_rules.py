@@ -2282,7 +2282,7 @@ BREAKS = [
         "0.9 * best",
         CHECKED_HOSTILE,
     ),
-    Break("proof/check.py", "(step <= up_) & ((self.members > 0) | (step == 0))", "(step <= up_)", CHECKED_FILE),
+    Break("proof/check.py", "(step <= up_) & ((members > 0) | (step == 0))", "(step <= up_)", CHECKED_FILE),
     Break(
         "proof/check.py",
         "(np.take_along_axis(low, place[:, None], 1)[:, 0] >= others) | (a < 0)",
@@ -2514,8 +2514,8 @@ BREAKS = [
     ),
     Break(
         "proof/check.py",
-        'isinstance(claim.statement, Decision), "it is about outputs',
-        'claim, "it is about outputs',
+        'isinstance(claim.statement, Decision), "it is about no',
+        'claim, "it is about no',
         FORGED_OUTPUT,
     ),
     Break("proof/output_statement.py", "bias = -signs", "bias = signs", STATED_OUTPUT),
