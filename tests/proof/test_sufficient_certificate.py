@@ -19,7 +19,7 @@ from proofmap.proof import check
 from proofmap.proof.certificate import Certificate
 from proofmap.verify.objectives import Label, Output
 from tests.bounds.exact import exact_maximum
-from tests.reasons.cases import network
+from tests.reasons import cases
 
 BALLS = {
     "box": pm.Ball(0.3),
@@ -30,6 +30,10 @@ BALLS = {
     "relative": pm.Ball(0.5, domain=(0.0, 1.0), relative=True),
 }
 GROUPS = torch.tensor([[0, 1, 2, 3, 4, 4]])
+
+
+def network(seed: int) -> nn.Sequential:
+    return cases.network(seed, (6, 4, 3, 3))
 
 
 def inputs(seed: int, count: int = 1) -> Tensor:
