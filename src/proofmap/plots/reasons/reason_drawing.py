@@ -81,7 +81,7 @@ class ReasonDrawing(ExplanationDrawing):
         else:
             painters = {"kept": self._kept_columns, "adversary": self._adversary_columns}
         self.painters = painters
-        self.usual = list(painters)
+        self.usual: list[str] = list(painters)
 
     # ---------------------------------------------------------------- captions
 

@@ -25,7 +25,8 @@ class FewGroups(SampleBalls):
 
     def __init__(self, balls: FreeBalls, allowed: Tensor, most: int) -> None:
         super().__init__(balls.balls(allowed).family)
-        self.balls, self.most = balls, min(most, int(allowed.sum()))
+        self.balls: FreeBalls = balls
+        self.most: int = min(most, int(allowed.sum()))
         self.allowed = allowed
 
     def maximise(self, form: Tensor, member: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -75,5 +76,5 @@ class GroupTree(LeafTree):
             if len(tight):
                 tight = self._split(tight, self._choose_units(tight, losses, brancher), losses)
             open_ = Leaves.join([left, tight])
-        self.leaves = Leaves.join([*done, open_])
+        self.leaves: Leaves = Leaves.join([*done, open_])
         return answer

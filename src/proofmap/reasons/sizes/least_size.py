@@ -56,16 +56,20 @@ class SizeSearch:
         delete: Callable[[Tensor, float], GroupDeletion],
         until: float,
     ) -> None:
-        self.problem, self.units, self.found, self.until = problem, units, found, until
-        self.prover, self.delete = prover, delete
+        self.problem: ReasonProblem = problem
+        self.units: Units | None = units
+        self.found: GroupDeletion = found
+        self.until: float = until
+        self.prover: SufficiencyProver = prover
+        self.delete: Callable[[Tensor, float], GroupDeletion] = delete
         self.network: PointNetwork = prover.network
         self.stated: FreeBalls = prover.stated
         inner = inner_family(problem.family)
-        self.inner = FreeBalls(inner)  # its points lie in the ball in exact arithmetic
+        self.inner: FreeBalls = FreeBalls(inner)  # its points lie in the ball in exact arithmetic
         moves = problem.stated.lower < problem.stated.upper  # other entries change their category, by 1
         self.shrink: Tensor = torch.where(moves, inner.eps / problem.stated.eps, 1.0).flatten()
         self.groups: Tensor = problem.movable.nonzero().flatten()
-        self.program = SizeProgram(len(self.groups))
+        self.program: SizeProgram = SizeProgram(len(self.groups))
         self.pool: list[Tensor] = [self.network.start[0]]
         self.with_directions: bool = (
             units is not None
