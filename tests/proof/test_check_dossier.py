@@ -367,6 +367,9 @@ def test_random_changes_with_true_hashes_prove_nothing_more(
         if last.startswith("rejected: "):
             assert code == 1
             continue
+        if name == "manifest.json":  # a blank less says the same
+            assert json.loads(changed[name]) == json.loads(honest[name])
+            continue
         accepted += 1
         assert name in STATED, name
         assert last.startswith("2 of 4 decisions proven, 2 not proven; model SHA-256 ")
