@@ -38,7 +38,7 @@ else:
 Array = NDArray[np.float64]
 
 STARTS = 10_000
-STEP_SIZES = (1.0, 0.9, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)  # of the way to the best corner
+STEP_SIZES = (1.0, 0.9, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)  # as shares of the way to the best corner
 SOLVER_SECONDS = 120.0  # for one program
 SOLVER_TOLERANCE = 1e-4  # HiGHS's maxima of margins near 0 miss the true ones by less than this
 

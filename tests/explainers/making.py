@@ -112,6 +112,8 @@ def content(e: Explanation) -> dict[str, Any]:
     found["errors"] = None if e.errors is None else hash_tensor(e.errors)
     sets = None if e.reason is None else e.reason.tensors
     found["reason"] = None if sets is None else {name: hash_tensor(one.double()) for name, one in sets.items()}
+    changed = None if e.contrast is None else e.contrast.tensors
+    found["contrast"] = None if changed is None else {name: hash_tensor(one.double()) for name, one in changed.items()}
     for side, over in (("overlap", e.overlap), ("opposite", e.opposite)):
         parts = None if over is None else [hash_tensor(getattr(over, name)) for name in SIDES]
         more = [None if over is None else getattr(over, name) for name in ("points", "drops")]

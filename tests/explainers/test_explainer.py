@@ -31,7 +31,20 @@ RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any], int | None]] = {
         {
             "bounds": "Exact(gap=0.001, seconds=60, memory=None)",
             "seconds": 10.0,
+            "smallest": None,
             "order": None,
+            "objective": "margin",
+            "within": None,
+            "rigorous": True,
+        },
+        None,
+    ),
+    "contrastive": (
+        {},
+        {
+            "bounds": "Exact(gap=0.001, seconds=60, memory=None)",
+            "seconds": 10.0,
+            "sets": 1,
             "objective": "margin",
             "within": None,
             "rigorous": True,

@@ -448,7 +448,7 @@ REFUSED: dict[str, list[tuple[Source, str]]] = {
         (TwoOutputs(DENSE.nodes, WEIGHTS), r"2 outputs \(y, .*\), expected one, or one of floats beside labels"),
     ],
     "two inputs": [
-        (Module(Demanding), "the model fails on a batch of shape.*takes one tensor of that shape"),
+        (Module(Demanding), r"the model fails on a batch of shape.*takes 2 inputs, give them as a tuple, \(x, y\)"),
         (TwoInputs(DENSE.nodes, WEIGHTS), r"2 inputs \(x, other\), and 'other' is INT64, expected floats"),
     ],
     "no dependence on the input": [

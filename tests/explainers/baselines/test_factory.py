@@ -87,6 +87,10 @@ def test_a_target_is_a_class_for_all_or_for_each(name: str, cnn: nn.Sequential, 
     method = quick(name, cnn)
     predicted = cnn(x).argmax(1)
     assert torch.equal(method.attribute(x), method.attribute(x, predicted))
+    if name == "sufficient":  # it explains the decision alone
+        with pytest.raises(InputError, match="the decision does not hold at the input itself"):
+            method.attribute(x, 2)
+        return
     one = method.attribute(x, 2)
     assert torch.equal(one, method.attribute(x, torch.tensor([2, 2, 2])))
     assert torch.equal(one, method.attribute(x, torch.tensor(2)))
