@@ -14,6 +14,7 @@ from proofmap.reasons import sufficient_set
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.reason import Reason
 
+pytestmark = pytest.mark.slow
 SEEDS = range(1, 21)
 
 

@@ -273,6 +273,7 @@ def test_marks_of_the_trials_with_known_ground_truth() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Precision loss occurred")  # differences that are constant up to rounding
+@pytest.mark.slow
 def test_the_list_of_lost_trials() -> None:
     """A metric of a trial is lost if none of our methods is best or tied with the best."""
     kept = np.load(VALUES.parent / "ground-truth.npz")

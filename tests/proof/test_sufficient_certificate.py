@@ -274,6 +274,7 @@ def test_each_sample_has_its_own_certificate(tmp_path: Path) -> None:
         e.certificate(progress=False)
 
 
+@pytest.mark.slow
 def test_digits_on_a_coarse_grid(tmp_path: Path) -> None:
     """The packaged network and a packaged digit, whose class is not far from another one."""
     model, (x, _) = pm.zoo.mnist_mlp(), pm.data.digits()

@@ -15,7 +15,7 @@ from proofmap.reasons.contrasts import contrast_search
 from proofmap.reasons.contrasts.contrast import Contrast
 from tests.reasons.cases import network
 from tests.reasons.exhaustive import largest_margin, margins_of_sets
-from tests.reasons.test_least_size import CASES, EPS, MASK, ONE, asked
+from tests.reasons.test_least_size import CASES, EPS, MASK, MOSTLY_SLOW, ONE, asked
 
 
 def contrasted(model: torch.nn.Module, x: torch.Tensor, target: int | None = None, **settings: Any) -> Contrast:
@@ -26,7 +26,7 @@ def contrasted(model: torch.nn.Module, x: torch.Tensor, target: int | None = Non
 
 
 @pytest.mark.parametrize("share", [0.4, 0.0])
-@pytest.mark.parametrize(("sizes", "seed"), CASES)
+@pytest.mark.parametrize(("sizes", "seed"), MOSTLY_SLOW)
 def test_the_set_is_the_smallest_that_changes_the_decision(
     monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], seed: int, share: float
 ) -> None:

@@ -10,10 +10,10 @@ import proofmap as pm
 from proofmap.reasons.contrasts.few_groups import GroupTree
 from proofmap.reasons.free_balls import FreeBalls
 from tests.reasons.cases import problem_of
-from tests.reasons.test_least_size import CASES, EPS, MASK, asked
+from tests.reasons.test_least_size import EPS, MASK, MOSTLY_SLOW, asked
 
 
-@pytest.mark.parametrize(("sizes", "seed"), CASES)
+@pytest.mark.parametrize(("sizes", "seed"), MOSTLY_SLOW)
 def test_sets_of_few_groups_are_proven_below_the_smallest_and_refuted_from_there(
     sizes: tuple[int, ...], seed: int
 ) -> None:

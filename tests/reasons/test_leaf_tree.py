@@ -27,7 +27,7 @@ def tree_of(
     return LeafTree(units, enlarged, FreeBalls(problem.stated), every, 0.0, 1e-9), x
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [3, 4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 1, 2, 5))])
 def test_answers_agree_with_enumeration(seed: int) -> None:
     tree, x = tree_of(seed, rigorous=seed % 2 == 1)
     generator = torch.Generator().manual_seed(seed)

@@ -18,6 +18,8 @@ EPS = 0.7
 MASK = torch.tensor([0, 0, 1, 2, 3, 4])
 ONE, TWO = (6, 5, 3), (6, 4, 3, 3)  # widths: one hidden layer, two hidden layers
 CASES = [(ONE, 0), (ONE, 3), (ONE, 4), (ONE, 6), (TWO, 1), (TWO, 2), (TWO, 4), (TWO, 5)]
+QUICK = (CASES[0], CASES[4])
+MOSTLY_SLOW = [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES]
 Truth = dict[tuple[bool, ...], float]
 
 
@@ -38,7 +40,7 @@ def explained(model: nn.Module, x: Tensor, **settings: Any) -> Reason:
     return reason
 
 
-@pytest.mark.parametrize(("sizes", "seed"), CASES)
+@pytest.mark.parametrize(("sizes", "seed"), MOSTLY_SLOW)
 def test_the_set_is_the_smallest_of_all_sufficient_sets(sizes: tuple[int, ...], seed: int) -> None:
     model, x, truth = asked(sizes, seed)
     reason = explained(model, x, smallest=5.0)
@@ -51,7 +53,7 @@ def test_the_set_is_the_smallest_of_all_sufficient_sets(sizes: tuple[int, ...], 
         assert truth[tuple(more.tolist())] > 0
 
 
-@pytest.mark.parametrize(("sizes", "seed"), CASES)
+@pytest.mark.parametrize(("sizes", "seed"), MOSTLY_SLOW)
 def test_the_bound_holds_whatever_set_was_found(sizes: tuple[int, ...], seed: int) -> None:
     """A bad order leaves a large set. The bound may not follow it, and a smaller set replaces it."""
     model, x, truth = asked(sizes, seed)

@@ -26,7 +26,7 @@ def check_points(e: pm.Explanation, model: nn.Module, ball: pm.Ball) -> None:
     model.to(e.x.dtype)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 4, 5, 6, 7))])
 @pytest.mark.parametrize("rigorous", [True, False])
 def test_sets_are_sufficient_and_minimal(seed: int, *, rigorous: bool) -> None:
     model, ball = network(seed), pm.Ball(0.3)

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.explainers.adapt import as_attributor
 
+pytestmark = pytest.mark.slow
+
 ROWS = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
 
 

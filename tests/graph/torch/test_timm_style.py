@@ -16,6 +16,8 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.graph.opaque import opaque_node
 
+pytestmark = pytest.mark.slow
+
 PICTURES = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 DIM, CLASSES = 8, 3
 
