@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from proofmap.bounds import Exact, Method
 from proofmap.explainers.batching import Measured, Task
@@ -18,6 +19,8 @@ from proofmap.explainers.methods.reason_problems import (
     reason_problem,
     without_search,
 )
+from proofmap.graph import Graph
+from proofmap.inputs.ball import Ball
 from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.contrasts.contrast_search import contrast_sets
 from proofmap.reasons.contrasts.goal_network import GoalNetwork
@@ -93,6 +96,12 @@ class Contrastive(Explainer):
                     parts.append(contrast_sets(problem, goal, self.sets, self.seconds))
         contrast = Contrast.join(parts, overlap.frozen.shape[1])
         return Measured(_scores(contrast).to(task.x), overlap, contrast=contrast)
+
+    def _with_radius(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, rigorous: bool, show: bool) -> Ball:
+        """Replace the radius "auto" without a search: within a proven radius, nothing changes the decision."""
+        assert self.bounds is not None
+        quick = replace(self, bounds=without_search(self.bounds))
+        return super(Contrastive, quick)._with_radius(ball, graph, x, target, rigorous, show)
 
 
 def _scores(contrast: Contrast) -> torch.Tensor:
