@@ -1159,7 +1159,8 @@ class Question(SimpleNamespace):
             require(mask.shape == x.shape and 0 <= mask.min() <= mask.max() < groups, "the groups do not fit the input")
             require(mask.dtype.kind in "iu", "the groups are no whole numbers")
         if free is not None:
-            self.groups, self.members = 0, np.isin(mask.reshape(1, -1), free).astype(float)
+            self.groups: int = 0
+            self.members = np.isin(mask.reshape(1, -1), free).astype(float)
             self.lower, self.upper = self.lower * self.members[0], self.upper * self.members[0]
             return
         self.members = np.ones((1 + groups, n))

@@ -26,7 +26,7 @@ from proofmap.runtime.time_limit import time_limit
 from proofmap.search.unstable_units import Units
 
 _UNITS_TIME_SHARE = 0.3  # share of the time for the units of the whole ball; without them, questions are bounded anew
-_RERUNS = 1  # more deletions with the prices of the last tree; a second one gains less than 1 % of the size
+_RERUNS = 2  # more deletions with the prices of the last tree; three more gain less than 0.5 % of the size
 _ROUNDING_SHARE = 0.95  # a point nearer to the limit than this share of the rounding errors shows a group necessary
 _TOLERANCE = 1e-9  # without rounding errors: a point has to exceed the limit by this much
 
