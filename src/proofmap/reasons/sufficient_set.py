@@ -27,6 +27,7 @@ from proofmap.search.unstable_units import Units
 
 _UNITS_TIME_SHARE = 0.3  # share of the time for the units of the whole ball; without them, questions are bounded anew
 _RERUNS = 2  # more deletions with the prices of the last tree; three more gain less than 0.5 % of the size
+_MOST_RERUNS = 5  # as long as a group is undecided in the best set
 _ROUNDING_SHARE = 0.95  # a point nearer to the limit than this share of the rounding errors shows a group necessary
 _TOLERANCE = 1e-9  # without rounding errors: a point has to exceed the limit by this much
 
@@ -111,9 +112,11 @@ def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until
     tolerance = _tolerance(problem, units)
     prices = path_prices(network, stated, problem.limit) if order is None else None
     best: GroupDeletion | None = None
-    for _ in range(1 + (_RERUNS if order is None else 0)):
+    for run in range(1 + (_MOST_RERUNS if order is None else 0)):
+        if run > _RERUNS and not (best is not None and best.open):
+            break
         found, tree = delete_in_stages(problem, units, _movable_order(problem, order, prices), tolerance, until, at_x)
-        if best is None or (found.size, len(found.open)) < (best.size, len(best.open)):
+        if best is None or found.size + len(found.open) < best.size + len(best.open):
             best = found
         if tree is None:
             break
