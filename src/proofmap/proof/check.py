@@ -1198,7 +1198,7 @@ class Question(SimpleNamespace):
         require(self.inside(points, self.members).all(), "a stored point is not in its ball")
 
     def inside(self, points: Array, members: Array) -> Array:
-        """Which points (P, *shape) lie in the ball and leave x only where their members (P, n) are 1.
+        """Return the points (P, *shape) that lie in the ball and leave x only where their members (P, n) are 1.
 
         All numbers are whole: float32 numbers are whole multiples of 2^-149.
         """
@@ -1268,7 +1268,7 @@ class Decision(NamedTuple):
         return bool(most < -self.margin)
 
     def verdict(self, claim: Claim) -> str:
-        """What a proven claim says about the decision."""
+        """Word what a proven claim says about the decision."""
         most, (_, least) = claim.upper(0), claim.ends[0]
         names = "class " + str(self.rivals[0]) if len(self.rivals) == 1 else f"one of the classes {self.rivals}"
         otherwise, another = ("classified otherwise", "another class")
@@ -1402,7 +1402,7 @@ class OutputLimit(NamedTuple):
         return number(step if math.isinf(step) else self.middle + Fraction(step), rounding, 6)
 
     def verdict(self, claim: Claim) -> str:
-        """What a proven claim says about the outputs."""
+        """Word what a proven claim says about the outputs."""
         for kind, (where, after) in enumerate((("", BOTH), (" over the reals only, NOT in float32", ""))):
             if claim.decided(kind):
                 says = f"{self.name} is {self.limits(claim.upper(kind))} for every input {within([claim])}"
@@ -1469,7 +1469,7 @@ class LabelState(OutputLimit):
         return most < 0
 
     def verdict(self, claim: Claim) -> str:
-        """What a proven claim says about the label."""
+        """Word what a proven claim says about the label."""
         state, side = ("on", "above") if self.direction == "down" else ("off", "below")
         says = f"{self.name} is {side} {self.centre} for every input {within([claim])}"
         open_ = f"{self.name} is {self.limits(claim.upper(0))}, and so may be at or beyond {self.centre}"
@@ -1591,7 +1591,7 @@ class SufficientSet(NamedTuple):
         return tuple(f"{about.name} is {size} than {self.limit} {way} {about.centre}" for size in ("not more", "more"))  # type: ignore[return-value]
 
     def verdict(self, claim: Claim) -> str:
-        """What a proven claim says: a line about the free groups, and lines about the kept ones."""
+        """Word what a proven claim says: a line about the free groups, and lines about the kept ones."""
         said, broken = self.words()
         proven = "Proven" if claim.decided(0) else "Proven over the reals only, NOT in float32"
         if isinstance(self.about, Decision):
@@ -1646,7 +1646,7 @@ ABOUT_OUTPUTS: dict[str, type[OutputLimit]] = {"output": OutputLimit, "label": L
 STATEMENTS: dict[str, type[OutputLimit | SufficientSet]] = {
     **ABOUT_OUTPUTS,
     "sufficient": SufficientSet,
-}  # from version 5 on, by their "kind"
+}  # kinds of statements; files have them from version 5 on
 BOTH = "This holds in real and in float32 arithmetic."
 CORRECT = "The claimed bounds are correct."
 

@@ -57,7 +57,7 @@ class Sufficient(Explainer):
 
     >>> small = pm.Ball(0.05, domain=(0.0, 1.0))
     >>> e = pm.Sufficient(model, small, groups=cells, bounds=pm.bounds.Backward()).explain(x)
-    >>> e.kept.sum(1)        # of 16 groups
+    >>> e.kept.sum(1)        # the number of kept groups, among 16
     tensor([8, 6])
     """
 
