@@ -2687,7 +2687,10 @@ BREAKS = [
     Break("explainers/upsampling.py", "return sums / sizes.clamp(min=1)", "return sums", REASON_METRICS),
     Break("explainers/methods/sufficient.py", "_check_moves(problem, task.first + n)", "pass", REASON_INPUT),
     Break(
-        "explainers/methods/sufficient.py", "bounds=without_search(self.bounds))", "bounds=self.bounds)", REASON_INPUT
+        "explainers/methods/set_explainer.py",
+        "bounds=without_search(self.bounds))",
+        "bounds=self.bounds)",
+        REASON_INPUT,
     ),
     # sufficient sets
     Break(
@@ -2734,7 +2737,7 @@ BREAKS = [
         SUFFICIENT,
     ),
     Break(
-        "explainers/methods/reason_problems.py",
+        "explainers/methods/set_explainer.py",
         "if within is None else within",
         "if within is None else 2 * within",
         SUFFICIENT,

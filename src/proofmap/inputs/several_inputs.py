@@ -26,7 +26,7 @@ Limits: TypeAlias = tuple[float | Tensor, float | Tensor] | Literal["auto", "fix
 Domains: TypeAlias = Limits | tuple[Limits, ...]  # the range of the values, or one for each input
 
 MOVES, FIXED, CONSTANT = "moves", "fixed", "constant"  # the roles of an input: a constant has integers
-_ABSENT = {  # what the entry of an input may be, instead of an object
+_ABSENT = {  # the entries of a tuple that give an input no ball, groups, limits or map
     "balls": "None for an input that stays fixed",
     "groups": "None for an input that has the usual groups",
     "domains": "None for an input without limits, or 'fixed' for one that stays fixed",

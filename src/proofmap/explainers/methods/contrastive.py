@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from proofmap.bounds import Exact, Method
 from proofmap.explainers.batching import Measured, Task
-from proofmap.explainers.explainer import Explainer
-from proofmap.explainers.explanation import Guarantee
-from proofmap.explainers.methods.reason_problems import (
-    check_limit,
-    check_question,
-    goal_problem,
-    reason_problem,
-    without_search,
-)
-from proofmap.graph import Graph
-from proofmap.inputs.ball import Ball
+from proofmap.explainers.methods.set_explainer import SetExplainer, goal_problem, reason_problem
 from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.contrasts.contrast_search import contrast_sets
 from proofmap.reasons.contrasts.goal_network import GoalNetwork
 from proofmap.runtime import progress
-from proofmap.runtime.memory import budget
 from proofmap.runtime.precision import full_precision
-from proofmap.settings import count, flag, number, setting
-from proofmap.verify.objectives import Objective, check_objective
+from proofmap.settings import count
 from proofmap.verify.onehot_overlap import boxes_overlap
-from proofmap.verify.overlap import OverlapSettings
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Contrastive(Explainer):
+class Contrastive(SetExplainer):
     """A smallest set C of groups that can change the decision: an input x + δ with δ in B, δ = 0 outside C, changes it.
 
     `Explanation.contrast` holds the sets with their changed inputs, and a proven lower bound of their size: no set of
@@ -63,28 +47,11 @@ class Contrastive(Explainer):
     tensor([True, True])
     """
 
-    guarantee: ClassVar[Guarantee] = "certified"
-
-    bounds: Method | None = None
-    seconds: float = number(10.0, "a number above 0", lambda seconds: seconds > 0)
     sets: int = count(1)
-    objective: Objective = setting("margin", check_objective)
-    within: float | None = setting(None, check_limit)
-    rigorous: bool | None = flag()
-
-    def __post_init__(self) -> None:
-        """Raise InputError for invalid settings."""
-        if self.bounds is None:
-            object.__setattr__(self, "bounds", Exact())
-        super().__post_init__()
-        check_question(self.objective, self.within)
 
     def _measure(self, task: Task) -> Measured:
-        assert self.bounds is not None
-        room = budget(self.memory, task.x.device)
-        how = OverlapSettings(self.bounds, room, "one-pass", self.objective, rigorous=task.rigorous)
-        first = replace(how, method=without_search(self.bounds))
-        overlap = boxes_overlap(task.graph, task.boxes, task.predicted, first)
+        how = self._overlap_settings(task, search=True)
+        overlap = boxes_overlap(task.graph, task.boxes, task.predicted, self._overlap_settings(task, search=False))
         parts = []
         with full_precision(task.x.device), torch.no_grad():
             for n in range(len(task.x)):
@@ -96,12 +63,6 @@ class Contrastive(Explainer):
                     parts.append(contrast_sets(problem, goal, self.sets, self.seconds))
         contrast = Contrast.join(parts, overlap.frozen.shape[1])
         return Measured(_scores(contrast).to(task.x), overlap, contrast=contrast)
-
-    def _with_radius(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, rigorous: bool, show: bool) -> Ball:
-        """Replace the radius "auto" without a search: within a proven radius, nothing changes the decision."""
-        assert self.bounds is not None
-        quick = replace(self, bounds=without_search(self.bounds))
-        return super(Contrastive, quick)._with_radius(ball, graph, x, target, rigorous, show)
 
 
 def _scores(contrast: Contrast) -> torch.Tensor:

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from proofmap.bounds import Exact, Method
 from proofmap.errors import InputError
 from proofmap.explainers.batching import Measured, Task
-from proofmap.explainers.explainer import Explainer
-from proofmap.explainers.explanation import Guarantee
-from proofmap.explainers.methods.reason_problems import check_limit, check_question, reason_problem, without_search
-from proofmap.graph import Graph
-from proofmap.inputs.ball import Ball
+from proofmap.explainers.methods.set_explainer import SetExplainer, reason_problem
 from proofmap.reasons.problem import ReasonProblem
 from proofmap.reasons.reason import Reason
 from proofmap.reasons.sufficient_set import sufficient_set
 from proofmap.runtime import progress
-from proofmap.runtime.memory import budget
 from proofmap.runtime.precision import full_precision
-from proofmap.settings import check_number, flag, number, setting
-from proofmap.verify.objectives import Objective, check_objective
+from proofmap.settings import check_number, setting
 from proofmap.verify.onehot_overlap import boxes_overlap
-from proofmap.verify.overlap import OverlapSettings
 
 _NECESSARY_SCORE, _UNDECIDED_SCORE = 1.0, 0.5
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Sufficient(Explainer):
+class Sufficient(SetExplainer):
     """A sufficient set S of kept groups: the class holds for every δ in B with δ = 0 on S. This is proven.
 
     The other groups are free: all of them together may move. A kept group is necessary if freeing it as well admits an
@@ -61,32 +52,20 @@ class Sufficient(Explainer):
     tensor([8, 6])
     """
 
-    guarantee: ClassVar[Guarantee] = "certified"
-
-    bounds: Method | None = None
-    seconds: float = number(10.0, "a number above 0", lambda seconds: seconds > 0)
     smallest: float | None = setting(None, partial(check_number, expected="a number above 0", fits=lambda s: s > 0))
     order: Tensor | None = None
-    objective: Objective = setting("margin", check_objective)
-    within: float | None = setting(None, check_limit)
-    rigorous: bool | None = flag()
 
     def __post_init__(self) -> None:
         """Raise InputError for invalid settings."""
-        if self.bounds is None:
-            object.__setattr__(self, "bounds", Exact())
         super().__post_init__()
-        check_question(self.objective, self.within)
         if self.order is not None and not (isinstance(self.order, Tensor) and self.order.ndim in (1, 2)):
             raise InputError(
                 f"got order={self.order!r:.100}, expected scores (N, G) or (G,), such as explanation.scores"
             )
 
     def _measure(self, task: Task) -> Measured:
-        assert self.bounds is not None
-        room = budget(self.memory, task.x.device)
-        how = OverlapSettings(self.bounds, room, "one-pass", self.objective, rigorous=task.rigorous)
-        overlap = boxes_overlap(task.graph, task.boxes, task.target, replace(how, method=without_search(self.bounds)))
+        how = self._overlap_settings(task, search=True)
+        overlap = boxes_overlap(task.graph, task.boxes, task.target, self._overlap_settings(task, search=False))
         groups = overlap.frozen.shape[1]
         order = self._order(task, groups)
         parts = []
@@ -100,12 +79,6 @@ class Sufficient(Explainer):
         reason = Reason.join(parts, groups)
         scores = _NECESSARY_SCORE * reason.necessary + _UNDECIDED_SCORE * reason.undecided
         return Measured(scores.to(task.x), overlap, reason=reason)
-
-    def _with_radius(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, rigorous: bool, show: bool) -> Ball:
-        """Replace the radius "auto" without a search: within a proven radius, every group is free."""
-        assert self.bounds is not None
-        quick = replace(self, bounds=without_search(self.bounds))
-        return super(Sufficient, quick)._with_radius(ball, graph, x, target, rigorous, show)
 
     def _order(self, task: Task, groups: int) -> Tensor | None:
         """Return the groups (n, G) from the first to be freed, if the user gave scores."""
