@@ -230,7 +230,11 @@ class Explanation:
 
     @property
     def necessary(self) -> Tensor:
-        """(N, G) bool: kept groups that are shown to be necessary: freeing the group as well admits another class."""
+        """(N, G) bool: kept groups that are shown to be necessary by a stored input.
+
+        At the input, free groups and this group have moved, and the class has changed, or is decided within the
+        rounding errors that the proof covers (`reason.adversarial` tells which).
+        """
         return self._reason.necessary
 
     @property

@@ -1,4 +1,4 @@
-"""Sufficient: small sets of groups that fix a decision, proven, with an adversarial example for each kept group."""
+"""Sufficient: small sets of groups that fix a decision, proven, with a stored input for each necessary group."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Sufficient(SetExplainer):
     """A sufficient set S of kept groups: the class holds for every δ in B with δ = 0 on S. This is proven.
 
     The other groups are free: all of them together may move. A kept group is necessary if freeing it as well admits an
-    adversarial example, which is stored. If no kept group is undecided, S is subset-minimal: none of its groups can be
+    adversarial example, which is stored. If proofs cover rounding errors, an input counts too whose overlap is below
+    the limit by less than these errors: no such proof can free the group (`Reason.adversarial` tells both apart). If no kept group is undecided, S is subset-minimal: none of its groups can be
     freed as well. Another set may still be smaller.
 
     `Explanation.kept`, `necessary` and `undecided` mark the groups, and `Explanation.reason` holds the bounds and the
