@@ -28,8 +28,10 @@ class Sufficient(SetExplainer):
 
     The other groups are free: all of them together may move. A kept group is necessary if freeing it as well admits an
     adversarial example, which is stored. If proofs cover rounding errors, an input counts too whose overlap is below
-    the limit by less than these errors: no such proof can free the group (`Reason.adversarial` tells both apart). If no kept group is undecided, S is subset-minimal: none of its groups can be
-    freed as well. Another set may still be smaller.
+    the limit by less than these errors: no such proof can free the group. `Reason.adversarial` tells both apart.
+
+    If no kept group is undecided, S is subset-minimal: none of its groups can be freed as well by such a proof. Another
+    set may still be smaller.
 
     `Explanation.kept`, `necessary` and `undecided` mark the groups, and `Explanation.reason` holds the bounds and the
     points. `Explanation.certificate` writes a file of all that, which others can check. Scores are 1 for necessary, 0.5
@@ -42,7 +44,7 @@ class Sufficient(SetExplainer):
             from below. It may show that the set is smallest. With None there is no bound. The bound relies on HiGHS, a
             solver in float64: it stays far away from the solver's tolerances, but no certificate repeats it.
         order: Scores (N, G) or (G,): groups with small scores are freed first. By default the prices of a linear
-            program over the rows of all rivals, and once more with the rows of the final tree.
+            program over the rows of all rivals; then twice more with the rows of the last tree.
         objective: "margin"; `pm.objectives.Label` for one label; `pm.objectives.Output` for one output, with `within`.
         within: For an output: the change that is allowed in the direction of the objective.
         rigorous: Cover all rounding errors, by default if their size is known (see `pm.overlap`).
