@@ -2657,6 +2657,7 @@ BREAKS = [
     Break(
         "text/reason_wording.py", 'f"Proven{note}: no change of {other}', 'f"Proven: no change of {other}', REASON_WORDS
     ),
+    Break("text/reason_wording.py", "    if facts.least:", "    if False:", REASON_WORDS),
     Break("text/reason_wording.py", "if facts.minimal:", "if facts.necessary:", REASON_WORDS),
     Break(
         "text/reason_wording.py",

@@ -52,6 +52,7 @@ def test_a_set_is_smallest_only_if_the_bound_meets_its_size(necessary: int, leas
     said = " ".join([*reason_sentences(facts), title_clause(facts), short_clause(facts), size_sentence(facts)])
     assert ("smallest" in said) == (least == 39)
     assert ("fewer than" in said) == (0 < least < 39)
+    assert ("mixed-integer solver" in said) == (least > 0)
     if 0 < least < 39:
         assert size_sentence(facts) == f"39 pixels; no sufficient set has fewer than {least}"
 

@@ -197,6 +197,8 @@ def _size(facts: ReasonFacts) -> list[str]:
         found.append(f"The set is smallest: no sufficient set has fewer {facts.noun}s.")
     elif facts.least:
         found.append(f"No sufficient set has fewer than {facts.count(facts.least)}.")
+    if facts.least:
+        found.append("A mixed-integer solver in floating point bounds the size of all sets; no certificate repeats it.")
     return found
 
 
