@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.explainers.methods import sufficient
+from proofmap.reasons.problem import ReasonProblem
+from proofmap.reasons.reason import Reason
 from tests.reasons.cases import exact_overlap, network
 
 
@@ -192,3 +196,23 @@ def test_a_decision_that_does_not_hold_is_refused() -> None:
         pm.Sufficient(model, pm.Ball(0.3), progress=False).explain(x, target=other)
     with pytest.raises(pm.InputError, match="expected one by Sufficient"):
         _ = pm.EVA(model, pm.Ball(0.3), progress=False).explain(x).kept
+
+
+def test_extreme_weights_are_always_bounded_with_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for overlaps: without rounding errors, values beyond float32 would go unnoticed."""
+    asked = []
+    right = sufficient.sufficient_set
+
+    def spy(problem: ReasonProblem, *rest: Any) -> Reason:
+        asked.append(problem.rigorous)
+        return right(problem, *rest)
+
+    monkeypatch.setattr(sufficient, "sufficient_set", spy)
+    model = network(0)
+    x = torch.rand(1, 6, generator=torch.Generator().manual_seed(0))
+    pm.Sufficient(model, pm.Ball(0.3), rigorous=False, progress=False).explain(x)
+    with torch.no_grad():
+        model[0].weight *= 1e19
+        model[2].weight *= 1e-19
+    pm.Sufficient(model, pm.Ball(0.3), rigorous=False, progress=False).explain(x)
+    assert asked == [False, True]

@@ -15,6 +15,7 @@ from proofmap.explainers.explainer import Explainer
 from proofmap.explainers.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.classes import logits_of
+from proofmap.graph.rewrite.fold import has_extreme_weights
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.onehot_boxes import OneHotBoxes
 from proofmap.reasons.problem import ReasonProblem
@@ -96,7 +97,8 @@ class SetExplainer(Explainer):
         assert self.bounds is not None
         method = self.bounds if search else without_search(self.bounds)
         room = budget(self.memory, task.x.device)
-        return OverlapSettings(method, room, "one-pass", self.objective, rigorous=task.rigorous)
+        rigorous = task.rigorous or has_extreme_weights(task.graph)  # only rigorous bounds know the range of float32
+        return OverlapSettings(method, room, "one-pass", self.objective, rigorous=rigorous)
 
     def _with_radius(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, rigorous: bool, show: bool) -> Ball:
         """Replace the radius "auto" without a search: within a proven radius, nothing changes the decision."""
