@@ -28,7 +28,8 @@ class Sufficient(SetExplainer):
 
     The other groups are free: all of them together may move. A kept group is necessary if freeing it as well admits an
     adversarial example, which is stored. If proofs cover rounding errors, an input counts too whose overlap is below
-    the limit by less than these errors: no such proof can free the group. `Reason.adversarial` tells both apart.
+    the limit by less than these errors: no such proof can free the group. `Explanation.reason` tells both apart: its
+    field adversarial marks the first kind.
 
     If no kept group is undecided, S is subset-minimal: none of its groups can be freed as well by such a proof. Another
     set may still be smaller.
