@@ -2761,11 +2761,14 @@ CASES = 2**17  # limit: unsafe cases of a property, and parts of a proof
 
 
 class UnsafeRow(NamedTuple):
-    """One condition of an unsafe case: Σ coefficients[k] y_k + constant <= 0, or < 0 if it is strict."""
+    """One condition of an unsafe case: Σ coefficients[k] y_k + constant <= 0.
+
+    Where a file has < 0, this is another statement, but all that is proven is true of both: a case that is excluded
+    does not even reach 0, and at a point that meets it, every row is proven to be below 0.
+    """
 
     coefficients: dict[int, Fraction]
     constant: Fraction
-    strict: bool
 
 
 class InputEnd(NamedTuple):
@@ -2883,7 +2886,7 @@ def condition_of(expression: list[Any], names: set[str]) -> UnsafeRow | InputEnd
     form = {name: factor for name, factor in form.items() if factor}
     require(form, f"it has {expression!r:.60}, which compares no variable")
     if not any(name[0] == "X" for name in form):
-        return UnsafeRow({int(name[2:]): factor for name, factor in form.items()}, constant, strict)
+        return UnsafeRow({int(name[2:]): factor for name, factor in form.items()}, constant)
     require(len(form) == 1 and not strict, f"it has {expression!r:.60}, expected an input between two numbers")
     ((name, factor),) = form.items()
     return InputEnd(int(name[2:]), -constant / factor, factor > 0)
@@ -2982,7 +2985,7 @@ class Boxes(Prover):
             for few in (some[start : start + size] for start in range(0, len(some), size)):
                 entry, sign = np.repeat(few, 2 * columns), np.tile(np.repeat([1.0, -1.0], columns), len(few))
                 prover = self.columns(np.tile(np.arange(columns), 2 * len(few)))
-                ends = prover.largest(number, Forms(few, (few[:, None] == entry) * sign))[0, 0]
+                ends = prover.largest(number, Forms(few, (few[:, None] == entry) * sign))[self.reals, 0]
                 ends = ends.reshape(len(few), 2, columns)
                 high[few], low[few] = np.minimum(high[few], ends[:, 0]), np.maximum(low[few], -ends[:, 1])
         self.lower[number], self.upper[number] = low, high
@@ -2997,7 +3000,7 @@ class Boxes(Prover):
 
 
 class CombinedRows(NamedTuple):
-    """A linear form of the outputs, at most a y + constant + Σ lost_k |y_k|: coefficients of few bits, and what is lost."""
+    """A linear form of the outputs: at most a y + constant + Σ lost_k |y_k|. The coefficients a have few bits."""
 
     a: Array
     lost: Array
@@ -3056,11 +3059,11 @@ class PropertyClaim(SimpleNamespace):
         (sha256,) = _fields(about, "sha256")
         other = f"the certificate is about another property, of SHA-256 {sha256:.64}; this one has {statement.sha256}"
         require(sha256 == statement.sha256, other)
-        require(_same_model(weights, file, 4) is None, "a property is about the inputs of the file, without preparation")
+        require(_same_model(weights, file, 4) is None, "a property is about the inputs of the file alone")
         network = read_network(weights, (statement.inputs,))
-        last = network.nodes[-1]
+        last, fits = network.nodes[-1], network.nodes[-1].count == statement.outputs
         require(network.decision_margin == 0, "a Softmax at the end is taken off, so its outputs have no bounds")
-        require(last.count == statement.outputs, f"the network has {last.count} outputs, the property {statement.outputs}")
+        require(fits, f"the network has {last.count} outputs, and the property {statement.outputs}")
         require(verdict in ("holds", "violated"), "it neither proves nor refutes the property")
         require(all(name.endswith(".npy") for name in members), "a member has a name that does not end in .npy")
         arrays = {name.removesuffix(".npy"): read_array(data) for name, data in members.items()}
@@ -3077,8 +3080,8 @@ class PropertyClaim(SimpleNamespace):
     def prove_holds(self) -> bool:
         """Exclude every case on every part; whether this is proven in float32 too.
 
-        A case is excluded if the sum of its rows times whole numbers, none of them negative, is above 0 on the part: at a
-        point of the case no row is above 0.
+        A case is excluded if the sum of its rows times whole numbers, none of them negative, is above 0 on the part. At
+        a point of the case, no row is above 0.
         """
         boxes = self.statement.boxes
         require(self.case is None, "it names a case of a property that holds")
@@ -3093,10 +3096,10 @@ class PropertyClaim(SimpleNamespace):
         for parts in (whole[i : i + few] for i in range(0, len(whole), few)):
             prover = Boxes(self.network, lower[:, parts], upper[:, parts]).bound()
             columns = np.array([k for k, p in enumerate(parts) for _ in boxes[numbers[p]].cases])
-            for i in range(0, len(columns), few):
-                found.append(prover.upper_ends(columns[i : i + few], rows[start + i : start + i + few]))
-            start += len(columns)
-        self.parts = len(numbers) + sum(ends.shape[1] for ends in found[: len(split)])
+            mine, start = rows[start : start + len(columns)], start + len(columns)
+            starts = range(0, len(columns), few)
+            found += [prover.upper_ends(columns[i : i + few], mine[i : i + few]) for i in starts]
+        self.parts = len(whole) + sum(ends.shape[1] for ends in found[: len(split)])
         most = np.concatenate(found, 1)
         missing = int((~(most[1] < 0)).sum())
         require(not missing, f"the property is not proven: {missing} cases of parts are not excluded")
@@ -3155,7 +3158,7 @@ class PropertyClaim(SimpleNamespace):
             prover = Boxes(self.network, low[:, None], high[:, None], reals).bound()
             rows = [CombinedRows.of([row], [1], self.statement.outputs) for row in case]
             ends = prover.upper_ends(np.zeros(len(rows), int), rows)[int(reals)]
-            kinds.append(all(end < 0 if row.strict else end <= 0 for end, row in zip(ends, case, strict=True)))
+            kinds.append(bool((ends < 0).all()))
         require(kinds[0], "the point is not shown to meet its case over the reals")
         return kinds[1]
 
@@ -3169,7 +3172,9 @@ class PropertyClaim(SimpleNamespace):
             outputs = "its unsafe case" if cases == 1 else f"one of its {cases} unsafe cases"
             return f"{where}: the property holds: no input of {inputs} has outputs in {outputs}.{after}"
         b, c = self.case
-        point = f"the point of the certificate lies in box {b + 1}, and its outputs are in unsafe case {c + 1} of this box"
+        point = (
+            f"the point of the certificate lies in box {b + 1}, and its outputs are in unsafe case {c + 1} of this box"
+        )
         return f"{where}: the property is VIOLATED: {point}.{after}"
 
     def decided(self, _: int) -> bool:
@@ -3180,11 +3185,11 @@ class PropertyClaim(SimpleNamespace):
         """The lines after the first."""
         stated = self.statement
         yield f"model: SHA-256 {self.file['sha256']}"
-        yield f"property: SHA-256 {stated.sha256} (the text of the file), {stated.inputs} inputs, {stated.outputs} outputs"
+        yield f"property: SHA-256 {stated.sha256} (of its text); inputs {stated.inputs}, outputs {stated.outputs}"
         yield from exported_from(self.file)
         yield "inputs: every point of the boxes, over the reals; in float32, every float32 point next to one"
         if self.holds:
-            yield f"the boxes are proven in {self.parts} parts"
+            yield f"parts of the boxes in the proof: {self.parts}"
 
 
 # Part 13. The command.

@@ -152,7 +152,7 @@ class PartProver:
         self, prover: check.Boxes, columns: Array, some: Sequence[tuple[list[check.UnsafeRow], list[int]]]
     ) -> BoundedCases:
         """Bound minus the weighted rows on the parts of these columns."""
-        rows = [self._combined(case, weights) for case, weights in some]
+        rows = [self.combined(case, weights) for case, weights in some]
         size = max(1, check.Boxes.forms_at_once(self.network))
         both, forms, safety = list[Array](), list[Array](), list[Array]()
         for start in range(0, len(rows), size):
@@ -164,11 +164,13 @@ class PartProver:
             a = np.abs(np.stack([row.a for row in rows[few]], 1))
             safety.append((a * reach).sum(0) + np.array([abs(row.constant) for row in rows[few]]))
         ends, form = np.concatenate(both, 1), np.concatenate(forms, 1)
-        half = ((prover.upper[0] - prover.lower[0]) / 2)[:, columns if len(prover.at[0]) > 1 else np.zeros_like(columns)]
+        half = ((prover.upper[0] - prover.lower[0]) / 2)[
+            :, columns if len(prover.at[0]) > 1 else np.zeros_like(columns)
+        ]
         most = ends[0] + _SAFETY * np.concatenate(safety)
         return BoundedCases(most, ends, form, most - (np.abs(form) * half).sum(0))
 
-    def _combined(self, case: list[check.UnsafeRow], weights: list[int]) -> check.CombinedRows:
+    def combined(self, case: list[check.UnsafeRow], weights: list[int]) -> check.CombinedRows:
         """Return minus the weighted rows, once for each case and weights."""
         key = (id(case), *weights)
         if key not in self._known:

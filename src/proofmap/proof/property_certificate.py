@@ -34,6 +34,7 @@ from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.unstable_units import build_units
 from proofmap.storage.hashing import versions
 from proofmap.storage.records import write_atomic
+from proofmap.text.wording import plural
 
 _MAX_HALVED_INPUTS = 24  # moving inputs up to which boxes are halved; with more, the signs of units divide them
 _ROUNDING_SHARE = 1.25  # as for decisions: trees grow until this share of the rounding errors is left below 0
@@ -77,7 +78,7 @@ class PropertyCertificate:
 
     def summary(self) -> str:
         """Return one line: the checker's verdict, the number of parts, and the origin of an exported network."""
-        parts = f" {self.proven.parts} parts." if self.proven.holds else ""
+        parts = f" {plural(self.proven.parts, 'part')}." if self.proven.holds else ""
         return f"{self.proven.verdict()}{parts}{'' if self.exported is None else f' {self.exported}'}"
 
 
@@ -94,25 +95,30 @@ def certify_property(
         BoundError: The proof exceeds the limits, or the checker cannot read the network or the property.
     """
     model = _file_of(graph)
+    claim: dict[str, Any] = {
+        "format": "proofmap-certificate",
+        "version": 6,
+        "made_with": versions(),
+        "model": model.stated,
+        "verdict": "holds" if point is None else "violated",
+        "case": None,
+    }
     with refusing():
-        network = check.read_network(model.data, (graph.input.size,), None)
         statement = check.PropertyFile.read(path)
-        claim: dict[str, Any] = {
-            "format": "proofmap-certificate",
-            "version": 6,
-            "made_with": versions(),
-            "model": model.stated,
-            "property": {"sha256": statement.sha256},
-            "verdict": "holds" if point is None else "violated",
-            "case": None,
-        }
-        if statement.inputs != graph.input.size or statement.outputs != network.nodes[-1].count:
-            raise InputError(f"got {path} with other inputs or outputs than the network")
-        if point is None:
-            arrays = _proof(graph, network, statement, limits or ProofLimits())
-            return _checked(claim, arrays, model, path)
-    arrays = {"point.npy": np.ascontiguousarray(point, dtype=np.float64).reshape(-1)}
-    return _violation(claim, arrays, model, path, statement)
+        claim["property"] = {"sha256": statement.sha256}
+        read = check.PropertyClaim.read({}, claim, model.data, path)
+        if point is not None:
+            arrays = {"point.npy": np.ascontiguousarray(point, dtype=np.float64).reshape(-1)}
+            return _checked({**claim, "case": _case_of(read, arrays["point.npy"])}, arrays, model, path)
+        limits = limits or ProofLimits()
+        arrays = _proof(graph, read.network, statement, limits)
+    try:
+        return _checked(claim, arrays, model, path)
+    except check.Rejected as error:
+        raise BoundError(
+            f"{error} by at most {limits.parts} parts within {limits.seconds:g} s, so there is no certificate of it: "
+            "allow more time"
+        ) from error
 
 
 def _file_of(graph: Graph) -> Certified:
@@ -123,7 +129,9 @@ def _file_of(graph: Graph) -> Certified:
     with refusing():
         model = Certified.of(graph)
     if model.exported_from is not None and prepare.get("layout") == "NHWC":
-        raise BoundError("a certificate of a property cannot speak of an exported network with channels last")
+        raise BoundError(
+            "a certificate of a property is about the inputs of the file, and this network has to be exported"
+        )
     return Certified(model.data, None, model.path, model.exported_from)
 
 
@@ -134,20 +142,30 @@ def _checked(claim: dict[str, Any], arrays: dict[str, Array], model: Certified, 
     return PropertyCertificate(claim, arrays, network, proven, path, model.path)
 
 
-def _violation(
-    claim: dict[str, Any], arrays: dict[str, Array], model: Certified, path: Path, statement: check.PropertyFile
-) -> PropertyCertificate:
-    """Return the certificate of a point: the first case that the checker accepts it for."""
-    cases = [[b, c] for b, box in enumerate(statement.boxes) for c in range(len(box.cases))]
+def _case_of(claim: check.PropertyClaim, point: Array) -> list[int]:
+    """Return the first case, and its box, that the checker accepts the point for."""
     why = "the point is in no box"
-    for case in cases:
-        try:
-            return _checked({**claim, "case": case}, arrays, model, path)
-        except check.Rejected as error:
-            why = str(error) if "not in its box" not in str(error) else why
+    for b, box in enumerate(claim.statement.boxes):
+        for c in range(len(box.cases)):
+            refused = _refused(claim, [b, c], point)
+            if refused is None:
+                return [b, c]
+            if "not in its box" in refused:
+                break
+            why = refused
     raise BoundError(
         f"the counterexample has no certificate: {why}; its outputs may be within rounding errors of the unsafe case"
     )
+
+
+def _refused(claim: check.PropertyClaim, case: list[int], point: Array) -> str | None:
+    """Return why the checker refuses the point for a case; None if it accepts it."""
+    claim.case, claim.arrays = case, {"point": point}
+    try:
+        claim.prove_violated()
+    except check.Rejected as error:
+        return str(error)
+    return None
 
 
 def _proof(
@@ -160,7 +178,8 @@ def _proof(
     for k in range(0, len(roots), size):
         limits.check(len(roots), start)
         open_ += prover.prove(roots[k : k + size])
-    few = [part for part in open_ if int((part.lower < part.upper).sum()) <= _MAX_HALVED_INPUTS]
+    by_signs = splits(graph)
+    few = [part for part in open_ if not by_signs or int((part.lower < part.upper).sum()) <= _MAX_HALVED_INPUTS]
     count = grow_halves(prover, [half for part in few for half in part.halve()], limits, start, len(roots) + len(few))
     for part in open_:
         if part not in few:
@@ -169,23 +188,14 @@ def _proof(
     return _arrays(roots, max(len(case) for box in statement.boxes for case in box.cases))
 
 
-def _divide(
-    part: BoxPart, graph: Graph, prover: PartProver, limits: ProofLimits, start: float, count: int
-) -> int:
+def _divide(part: BoxPart, graph: Graph, prover: PartProver, limits: ProofLimits, start: float, count: int) -> int:
     """Divide a part by the signs of units: one tree for each case, with one set of weights. Return its leaves."""
-    if not splits(graph):
-        raise BoundError(
-            f"the box has more than {_MAX_HALVED_INPUTS} inputs that move, and the network has more than ReLUs, so "
-            "there is no certificate of this property"
-        )
     lower, upper = part.lower[:, None], part.upper[:, None]
     stored = intervals_of(prover.network, check.Boxes(prover.network, lower, upper))
-    cases = prover.statement.boxes[part.box].cases
-    weights = part.weights
-    bounds = prover.bounds(
-        prover.boxes(lower, upper), np.zeros(len(cases), int), [*zip(cases, weights, strict=True)]
-    )
-    rows = [check.CombinedRows.of(case, [-w for w in line], prover.statement.outputs) for case, line in zip(cases, weights, strict=True)]
+    cases, weights = prover.statement.boxes[part.box].cases, part.weights
+    some = [*zip(cases, weights, strict=True)]
+    bounds = prover.bounds(prover.boxes(lower, upper), np.zeros(len(cases), int), some)
+    rows = [prover.combined(case, line) for case, line in some]
     scale = np.array([max(np.abs(row.a).max(), 2.0**-60) for row in rows])
     weight, bias = np.stack([row.a for row in rows]) / scale[:, None], np.array([row.constant for row in rows]) / scale
     rounding = float(((bounds.both[0] - bounds.both[1]) / scale).max())
