@@ -168,6 +168,23 @@ def test_the_largest_output_of_the_box_is_not_excluded(folder: Path) -> None:
             assert "not excluded" in rejected(folder, members, text)
 
 
+def test_combined_rows_are_not_below_the_exact_ones() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        rows = [
+            checker.UnsafeRow({k: Fraction(str(random.normal())) for k in range(3)}, Fraction(str(random.normal())))
+            for _ in range(2)
+        ]
+        factors = random.integers(-300, 300, 2).tolist()
+        found = checker.CombinedRows.of(rows, factors, 4)
+        for k in range(4):
+            exact = sum(
+                (f * row.coefficients.get(k, Fraction(0)) for f, row in zip(factors, rows, strict=True)), Fraction(0)
+            )
+            assert abs(exact - Fraction(found.a[k])) <= Fraction(found.lost[k])
+        assert sum(f * row.constant for f, row in zip(factors, rows, strict=True)) <= Fraction(found.constant)
+
+
 def test_what_rounding_may_reach_is_proven_over_the_reals_only(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

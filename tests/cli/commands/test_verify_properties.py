@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from proofmap.verify.property import PropertyAnswer
 from tests.cli.invoke import answer, called
 from tests.sources.files import write_convolution, write_known, write_linear
 
@@ -175,3 +176,47 @@ def test_a_network_of_one_output_has_properties_too(tmp_path: Path) -> None:
     text = INPUTS.replace("(declare-const Y_1 Real)", "")
     (tmp_path / "x.vnnlib").write_text(text + "(assert (>= Y_0 100))")
     assert answer("verify", tmp_path / "net.onnx", tmp_path / "x.vnnlib")["holds"] == 1
+
+
+def test_a_certificate_is_written_and_checked(folder: Path) -> None:
+    proof = folder / "p.proof"
+    found = verify(folder, "(assert (<= Y_0 Y_1))", "--certificate", proof)
+    assert found.exit_code == 0, found.output
+    _, line, how, _ = found.stdout.splitlines()
+    assert line.startswith(
+        f"certificate {proof}, {proof.stat().st_size} bytes: Proven: the property holds: no input of"
+    )
+    assert how == f"check it with: proofmap check {proof} {folder / 'net.onnx'} {folder / 'x.vnnlib'}"
+    checked = called("check", proof, folder / "net.onnx", folder / "x.vnnlib")
+    assert (checked.exit_code, checked.stdout.splitlines()[0]) == (0, line.split("bytes: ")[1].removesuffix(" 1 part."))
+    found = verify(folder, "(assert (>= Y_1 0.35))", "--certificate", proof, "--json")
+    entry = json.loads(found.stdout)["specifications"][0]
+    assert entry["certificate"]["property"] == str(folder / "x.vnnlib")
+    checked = called("check", proof, folder / "net.onnx", folder / "x.vnnlib")
+    assert checked.exit_code == 1
+    assert "the property is VIOLATED" in checked.stdout
+
+
+def test_an_undecided_property_has_no_certificate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = PropertyAnswer("unknown", 0.0, 1)
+    monkeypatch.setattr("proofmap.cli.commands.verify_properties.decide", lambda *_, **__: answered)
+    found = verify(folder, "(assert (<= Y_0 Y_1))", "--certificate", folder / "p.proof")
+    assert found.exit_code == 1
+    assert "no certificate: the property is neither proven nor refuted" in found.stdout
+    assert not (folder / "p.proof").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("x.vnnlib", "--certificate", "p.txt"), "expected a name that ends in .proof"),
+        (("x.vnnlib", "--certificate", "none/p.proof"), "expected a folder that exists"),
+        (("x.vnnlib", "y.vnnlib", "--certificate", "p.proof"), "got 2 specifications with --certificate"),
+        (("x.npy", "--eps", "0.1", "--certificate", "p.proof"), "without a VNN-LIB file"),
+    ],
+)
+def test_a_certificate_is_of_one_property(words: tuple[str, ...], why: str, folder: Path) -> None:
+    paths = (folder / word if "." in word and not word[0].isdigit() else word for word in words)
+    refused = called("verify", folder / "net.onnx", *paths)
+    assert refused.exit_code == 2
+    assert why in refused.stderr

@@ -54,11 +54,10 @@ def decide_files(
                 result.write_text(_result(answer, model.preparation), encoding="utf-8")
             if not as_json:
                 bar.write(f"{path.name}: {answer.verdict}: {_meaning(entry, points.confirmed)}")
-                if certificate is not None:
-                    made, said = write(graph, path, answer, method, model.preparation, certificate)
-                    entry["certificate"] = made
-                    if not as_json:
-                        bar.write(said)
+            if certificate is not None:
+                entry["certificate"], said = write(graph, path, answer, method, model.preparation, certificate)
+                if not as_json:
+                    bar.write(said)
     counts = {word: sum(entry["verdict"] == word for entry in entries) for word in _VNN_COMP_WORDS}
     if as_json:
         whole = {"model": model.name, **counts, "of": len(entries), "specifications": entries}
