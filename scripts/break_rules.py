@@ -2042,7 +2042,7 @@ BREAKS = [
     ),
     Break(
         "proof/check.py",
-        'require(re.fullmatch(r"[\\t\n -~]*", text),',
+        'require(re.fullmatch(r"[\\t\\n -~]*", text),',
         "require(True,",
         PROPERTY_FILE,
     ),

@@ -38,6 +38,11 @@ def test_the_tightest_limits_count_and_empty_boxes_do_not() -> None:
     ]
 
 
+def test_terms_are_sums_and_products() -> None:
+    (box,) = read(f"{NAMES}{ENDS}(assert (<= (- Y_0 (* 2 Y_1 0.5) 0.25) (+ 1 (- 3) (* 0 Y_0))))").boxes
+    assert box.cases == [[checker.UnsafeRow({0: Fraction(1), 1: Fraction(-1)}, Fraction(7, 4))]]
+
+
 def test_two_disjunctions_are_multiplied() -> None:
     boxes = read(f"{NAMES}{ENDS}(assert (or (<= Y_0 0) (<= Y_0 1)))(assert (or (<= Y_1 0) (<= Y_1 1)))").boxes
     assert [[row.constant for row in case] for case in boxes[0].cases] == [[0, 0], [0, -1], [-1, 0], [-1, -1]]
