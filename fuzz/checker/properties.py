@@ -47,7 +47,7 @@ def base(number: int) -> Bundle:
         with TemporaryDirectory() as folder:
             path = Path(folder) / "p.vnnlib"
             model = mlp_file(Path(folder) / "net.onnx", (2, 4, 3), 100 * number + seed)
-            regions = drawn_property(random, _layers(model.read_bytes()))
+            regions = drawn_property(random, _layers(model.read_bytes()), -1.0 if number % 3 else 0.5)
             text = text_of(regions, 3)
             path.write_text(text)
             if number % 3:

@@ -181,7 +181,7 @@ def _best(
     random: np.random.Generator,
     leaf: checker.Leaf | None,
 ) -> list[int]:
-    tried = [*np.eye(len(case), dtype=int).tolist(), *random.integers(1, 9, (20, len(case))).tolist()]
+    tried = [*np.eye(len(case), dtype=int).tolist(), *random.integers(1, 9, (6 * (len(case) > 1), len(case))).tolist()]
     rows = [checker.CombinedRows.of(case, [-w for w in line], statement.outputs) for line in tried]
     ends = [float(prover.upper_ends(np.zeros(1, int), [row], leaf)[0, 0]) / (abs(row.a).sum() + 1e-9) for row in rows]
     best: list[int] = tried[int(np.argmin(ends))]
