@@ -17,7 +17,7 @@ from proofmap.errors import InputError
 from proofmap.explainers import auto as choose
 from proofmap.plots.figure_titles import title
 from proofmap.runtime import time_limit as limits
-from proofmap.verify import radius as radii
+from proofmap.verify import radius_search, timed_radius
 from tests.foreign import file_graph, graph_of, inputs
 
 X = torch.rand(2, 1, 6, 6, generator=torch.Generator().manual_seed(0))
@@ -91,7 +91,7 @@ def test_bounds_that_do_not_end_are_given_up(monkeypatch: pytest.MonkeyPatch) ->
     """Each layer takes an hour: the limit ends the walk at the next one, and the sentence says what is proven."""
     radius = torch.as_tensor(explain(small(), X[:1], progress=False).proof.settings["eps"])
     clock, layers = Clock(), []
-    for module in (choose, radii, limits):
+    for module in (choose, timed_radius, limits):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(choose, "_seconds_of", lambda work: (work(), 0.01)[1])
 
@@ -106,7 +106,7 @@ def test_bounds_that_do_not_end_are_given_up(monkeypatch: pytest.MonkeyPatch) ->
     assert answer.said[1] == "NOT proven: bounds of the decision did not fit the time."
     assert len(layers) == 1
 
-    proven = radii.RadiusTrials(radius.flatten(), 1, 1.0, rigorous=True)
+    proven = timed_radius.RadiusTrials(radius.flatten(), 1, 1.0, rigorous=True)
     monkeypatch.setattr(choose, "radius_until", lambda *_, **__: proven)
     answer = explain(small(), X[:1], progress=False)
     assert answer.proof is None
@@ -167,7 +167,7 @@ def test_a_sample_without_a_proven_radius_is_not_called_proven() -> None:
 
 
 def test_radii_that_were_tried_in_vain_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(radii, "_FIRST_SHARE", 100.0)  # far beyond what can be proven
+    monkeypatch.setattr(timed_radius, "_FIRST_SHARE", 100.0)  # far beyond what can be proven
     monkeypatch.setattr(choose, "_RUNS_PER_HIDDEN_VALUE", -1e9)  # the time is spent before
     answer = explain(small(), X[:1], seconds=1e-3, progress=False)
     assert answer.proof is None
@@ -176,7 +176,7 @@ def test_radii_that_were_tried_in_vain_are_counted(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_search_that_begins_too_high_comes_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(radii, "_FIRST_SHARE", 100.0)
+    monkeypatch.setattr(timed_radius, "_FIRST_SHARE", 100.0)
     proven = explain(small(), X[:1], progress=False).proof.settings["eps"]
     torch.testing.assert_close(
         torch.tensor(proven).flatten(), pm.certified_radius(small(), X[:1], domain=(0.0, 1.0)), rtol=0.03, atol=0
@@ -203,10 +203,10 @@ def test_a_search_goes_on_while_no_radius_is_proven(
         clock.now += 10
         return SimpleNamespace(full=torch.full((len(target),), -1.0 if proves else 1.0), points=None)
 
-    monkeypatch.setattr(radii, "time", clock)
-    monkeypatch.setattr(radii, "family_overlap", bounded)
+    monkeypatch.setattr(timed_radius, "time", clock)
+    monkeypatch.setattr(radius_search, "family_overlap", bounded)
     model, x = small(), X[:1]
-    found = radii.radius_until(model, x, domain=(-1e3, 1e3), target=model(x).argmax(1), until=30, end=end)
+    found = timed_radius.radius_until(model, x, domain=(-1e3, 1e3), target=model(x).argmax(1), until=30, end=end)
     assert found.count == count
     assert bool((found.proven > 0).all()) == proves
 
@@ -227,9 +227,9 @@ class Multiplied(nn.Module):
 def test_products_of_values_begin_with_a_smaller_radius(build: Callable[[], nn.Module], share: float) -> None:
     model, x = build(), X[:1]
     graph, target = pm.trace(model, x), model(x).argmax(1)
-    tried = radii.radius_until(graph, x, domain=None, target=target, until=-1.0, end=-1.0)
+    tried = timed_radius.radius_until(graph, x, domain=None, target=target, until=-1.0, end=-1.0)
     assert tried.count == 1
-    assert tried.smallest == pytest.approx(share * float(radii._linear_radius(graph, x, target)))
+    assert tried.smallest == pytest.approx(share * float(timed_radius._linear_radius(graph, x, target)))
 
 
 def test_the_range_is_said() -> None:

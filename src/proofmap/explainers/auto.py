@@ -40,7 +40,7 @@ from proofmap.text.notebook_html import picture_html
 from proofmap.text.verdict import Verdict
 from proofmap.text.verdict_wording import FIRST_WORDS, sentence
 from proofmap.text.wording import around, capitalised, plural, radius, share
-from proofmap.verify.radius import LEAST_TRIAL_SECONDS, RadiusTrials, radius_until
+from proofmap.verify.timed_radius import LEAST_TRIAL_SECONDS, RadiusTrials, radius_until
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
