@@ -196,7 +196,7 @@ JOINED = "tests/explainers/samples/test_concatenation.py"
 INDEXED = "tests/explainers/samples/test_sample_choice.py"
 FRAME = "tests/explainers/samples/test_explanation_frame.py"
 DRAWS = "tests/explainers/test_draws.py"
-CAPTUM = "tests/explainers/test_captum.py"
+CAPTUM = "tests/explainers/attribution/test_captum.py"
 COMPARED = "tests/bench/test_compare.py"
 LATEX = "tests/bench/test_table_latex.py"
 LOADERS = "tests/inputs/test_loader_samples.py"
@@ -753,7 +753,7 @@ BREAKS = [
         "format_overlap(upper, 'sampled')}]",
         "tests/runtime/test_outward_numbers.py",
     ),
-    Break("explainers/explanation.py", "lower = LOWER if version >= 3 else ()", "lower = LOWER", STORAGE),
+    Break("explainers/explanation_file.py", "lower = LOWER if version >= 3 else ()", "lower = LOWER", STORAGE),
     Break("runs/results.py", "name in LOWER_BOUNDS and name not in self._texts[1]", "False", TWO_SIDED),
     Break("runs/results.py", "row - int(ends[ends <= row].max(initial=0))", "row % len(part) - 1", POINTS),
     Break("runs/attained_points.py", "members.ravel()[place] = value", "pass", POINTS),
@@ -811,7 +811,7 @@ BREAKS = [
     # smooth maps
     Break("explainers/upsampling.py", "(rows @ plain.double()", "(plain.double()", SPREAD),
     Break("explainers/upsampling.py", "weights / weights.sum(1, keepdim=True)", "weights / weights.sum()", SPREAD),
-    Break("explainers/explanation.py", 'words.setdefault("smooth", False)', 'words["smooth"] = False', SPREAD),
+    Break("explainers/explanation_file.py", 'words.setdefault("smooth", False)', 'words["smooth"] = False', SPREAD),
     Break(
         "runs/results.py",
         '.get("smooth", False)',
@@ -1113,7 +1113,7 @@ BREAKS = [
     ),
     Break("plots/figure_titles.py", "_GAIN_TOLERANCE = 1e-4", "_GAIN_TOLERANCE = 1e-2", TIES),
     Break("registry.py", 'usual.get("objective", "margin")', '"margin"', "tests/runs/test_results.py"),
-    Break("explainers/auto.py", "if not bool((eps > 0).any()):", "if False:", CHOOSE),
+    Break("explainers/automatic/proof_choice.py", "if not bool((eps > 0).any()):", "if False:", CHOOSE),
     Break(
         "inputs/ball.py",
         "(own.lower < 0), low, own.lower)",
@@ -2073,7 +2073,7 @@ BREAKS = [
     ),
     Break("rounding/rigorous_support.py", "not (searched and any(", "not (False and any(", DEFAULT),
     Break(
-        "explainers/explanation.py", 'isinstance(settings, dict) and bool(settings.get("rigorous"))', "True", DEFAULT
+        "explainers/explanation_file.py", 'isinstance(settings, dict) and bool(settings.get("rigorous"))', "True", DEFAULT
     ),
     Break("explainers/explainer.py", 'settings["rigorous"] = rigorous', "pass", DEFAULT),
     Break(
@@ -2647,7 +2647,7 @@ BREAKS = [
         DRAWS,
     ),
     Break("explainers/methods/greedy.py", "0, -1), task.seeded()", "0, -1), task.generator", DRAWS),
-    Break("explainers/samples/clamped_inputs.py", "x.clamp(*ball.limits(x))", "x.clamp(0.0, 1.0)", CAPTUM),
+    Break("explainers/attribution/clamped_inputs.py", "x.clamp(*ball.limits(x))", "x.clamp(0.0, 1.0)", CAPTUM),
     Break("bench/compare.py", "if not any(_applies(metric, attributor)", "if not any(True", COMPARED),
     Break("bench/table_text.py", 'r"(?<![\\de])-(?=\\d)"', 'r"-(?=\\d)"', LATEX),
     Break("storage/exported_tables.py", 'safe.startswith(("[", "*"))', "False", LATEX),
