@@ -2073,7 +2073,10 @@ BREAKS = [
     ),
     Break("rounding/rigorous_support.py", "not (searched and any(", "not (False and any(", DEFAULT),
     Break(
-        "explainers/explanation_file.py", 'isinstance(settings, dict) and bool(settings.get("rigorous"))', "True", DEFAULT
+        "explainers/explanation_file.py",
+        'isinstance(settings, dict) and bool(settings.get("rigorous"))',
+        "True",
+        DEFAULT,
     ),
     Break("explainers/explainer.py", 'settings["rigorous"] = rigorous', "pass", DEFAULT),
     Break(
