@@ -34,7 +34,11 @@ class Break:
 
     def path(self, root: Path) -> Path:
         """The file in a tree with this root."""
-        return root / self.file if self.file.startswith("benchmarks/") else root / "src" / "proofmap" / self.file
+        return (
+            root / self.file
+            if self.file.startswith(("benchmarks/", "scripts/"))
+            else root / "src" / "proofmap" / self.file
+        )
 
 
 HUNT_OF_SETS = "tests/test_hunt_sets.py"
@@ -148,7 +152,7 @@ BENCH = "tests/bench"
 TABLE, MARKS, STORED = (
     "tests/bench/test_statistics.py",
     "tests/bench/test_marks.py",
-    "tests/bench/test_stored_results.py",
+    "tests/test_stored_results.py",
 )
 DRAWN = "tests/metrics/removal/test_deletion_insertion.py"
 DOSSIER = "tests/dossier/test_dossier.py"
@@ -2115,9 +2119,9 @@ BREAKS = [
     ),
     Break("bench/marks.py", "(m for m in merits if counts[m] == most)", "merits", TABLE),
     Break("bench/statistics.py", "if column.ranked and method", "if method", MARKS),
-    Break("bench/stored_results.py", "if draws != usual]", "if draws is None]", STORED),
-    Break("bench/stored_results.py", "constant_values=np.nan", "constant_values=0.0", STORED),
-    Break("bench/stored_results.py", "all(other.get(name) == value for other in others)", "True", STORED),
+    Break("scripts/stored_results.py", "if draws != usual]", "if draws is None]", STORED),
+    Break("scripts/stored_results.py", "constant_values=np.nan", "constant_values=0.0", STORED),
+    Break("scripts/stored_results.py", "all(other.get(name) == value for other in others)", "True", STORED),
     Break("bench/compare.py", "seeded: Any = replace(drawn, seed=seed)", "seeded: Any = drawn", COMPARED),
     Break("metrics/stability.py", "relative=True, domain=ball.domain", "domain=ball.domain", COMPARED),
     Break("metrics/stability.py", "return self.relative\n", "return True\n", COMPARED),
