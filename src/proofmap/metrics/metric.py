@@ -233,8 +233,8 @@ def radius_of(metric: type[Metric[Any]], ball: Ball) -> float:
     """Return the radius of a ball; refuse radii that are not a number."""
     if not isinstance(ball.eps, int | float):
         raise InputError(
-            f"got the metric {metric.name!r} with eps={ball.eps!r:.60}, expected a number: it is measured within a "
-            "radius",
+            f"got the metric {metric.name!r} with eps={ball.eps!r:.60}, expected a number: it measures changes within "
+            "this radius",
             arguments=("eps=0.02",),
         )
     return ball.eps
