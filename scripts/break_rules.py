@@ -2310,6 +2310,17 @@ BREAKS = [
         "0.9 * best",
         CHECKED_HOSTILE,
     ),
+    Break("proof/check.py", " + price * eps * eps ** (p - 1))", ")", CHECKED_HOSTILE),
+    Break("proof/check.py", "price * eps * eps ** (p - 1)", "price * eps**p", CHECKED_HOSTILE),
+    Break(
+        "proof/check.py", "t * (size - price * t ** (p - 1))", "t * (size - price * eps ** (p - 1))", CHECKED_HOSTILE
+    ),
+    Break(
+        "proof/check.py",
+        "best = np.minimum(best, self._priced(",
+        "best = np.maximum(best, self._priced(",
+        CHECKED_HOSTILE,
+    ),
     Break("proof/check.py", "(step <= up_) & ((members > 0) | (step == 0))", "(step <= up_)", CHECKED_FILE),
     Break(
         "proof/check.py",
