@@ -1773,7 +1773,7 @@ BREAKS = [
     Break("rounding/bound_errors.py", "weight=node.weight.double())", "weight=node.weight)", DOUBLE),
     Break(
         "rounding/bound_errors.py",
-        "ends.append(end + sign * self._round_up(radius, _VALUE_ERRORS))",
+        "ends.append(end + sign * self._nodes.round_up(radius, VALUE_ERRORS))",
         "ends.append(end)",
         SUM,
     ),
@@ -1834,9 +1834,9 @@ BREAKS = [
         f"{ROUNDED}::test_radii_of_a_ball_serve_members_whose_intervals_are_parts_of_its_own",
     ),
     Break(
-        "rounding/bound_errors.py",
-        "return self._of._interval_error(node)[self._case]",
-        "return 0 * self._of._interval_error(node)[self._case]",
+        "rounding/node_errors.py",
+        "return self._of.interval_error(node)[self._case]",
+        "return 0 * self._of.interval_error(node)[self._case]",
         f"{ROUNDED}::test_radii_of_a_ball_serve_members_whose_intervals_are_parts_of_its_own",
     ),
     # products, softmax and norms
