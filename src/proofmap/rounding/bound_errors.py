@@ -58,7 +58,7 @@ class RoundingErrors(ExactArithmetic):
     """
 
     def __init__(self, state: BoundState, of: RoundingErrors | None = None, case: Tensor | None = None) -> None:
-        self._nodes = NodeErrors(state, None if of is None else of._nodes, case)
+        self._nodes: NodeErrors = NodeErrors(state, None if of is None else of._nodes, case)
         self._moved_lines: dict[tuple[str, int], tuple[Lines, Lines]] = {}
         self._float64_nodes: dict[str, Node] = {}
         self._readers = Counter(name for node in state.graph.nodes for name in node.inputs)
