@@ -4,8 +4,7 @@ import hashlib
 import io
 import json
 import zipfile
-from itertools import pairwise
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
