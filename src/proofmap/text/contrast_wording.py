@@ -5,7 +5,7 @@ set's own size. That nothing was found is never said to be proven.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proofmap.text.output_wording import change_verb, effect_verb, with_unit
 from proofmap.text.verdict_wording import rounding_note
@@ -61,7 +61,8 @@ def contrast_title(facts: ContrastFacts) -> str:
         return f"no set of {facts.noun}s was found that can {change_clause(facts)} over {facts.ball}{_needed(facts)}"
     many = f"{facts.size} of {facts.count(facts.groups)}"
     proven = f"no smaller set can{_proven(facts)}" if facts.smallest else f"not known to be smallest{_needed(facts)}"
-    return f"changing {many} can {change_clause(facts)} over {facts.ball}; {proven}"
+    effect = change_clause(replace(facts, before=None))  # the title begins with this class
+    return f"changing {many} can {effect} over {facts.ball}; {proven}"
 
 
 def contrast_clause(facts: ContrastFacts) -> str:

@@ -24,7 +24,6 @@ from proofmap.plots.overlay import numbers, picture_of, pixels_of
 from proofmap.plots.reasons.reason_picture import FREE_GREY, outline_group
 from proofmap.plots.reasons.set_drawing import SetDrawing, channel_colour, finish_series, ink_on, nothing, span
 from proofmap.text.contrast_wording import changed_caption
-from proofmap.text.wording import number
 
 _STATES = ("first", "further", "unchanged")
 
@@ -67,10 +66,11 @@ class ContrastDrawing(SetDrawing):
             return changed_caption(facts)
         if name == "difference":
             most = float(np.abs(self._moves(k)).max())
-            return "" if not facts.found else f"difference, up to {number(most)}; red: raised, blue: lowered"
+            return "" if not facts.found else f"difference, up to {most:.3g}; red: raised, blue: lowered"
         if not facts.found:
             return "input"
-        return f"input, with the {facts.noun}{'s' * (facts.size > 1)} that change"
+        many = "s that change" if facts.size > 1 else " that changes"
+        return f"input, with the {facts.noun}{many}"
 
     def _class(self, number: int) -> str:
         return f"class {number}" if self._names is None else " ".join(str(self._names[number]).split())
