@@ -11,9 +11,9 @@ import numpy as np
 
 from proofmap.errors import FileError
 from proofmap.runs.chunk_invariants import find_violation
-from proofmap.runs.contrast_results import contrast_faults
 from proofmap.runs.manifest import ChunkEntry, chunk_file, contradiction
-from proofmap.runs.reason_results import reason_faults
+from proofmap.runs.sets.contrast_results import contrast_faults
+from proofmap.runs.sets.reason_results import reason_faults
 from proofmap.storage.hashing import hash_file
 from proofmap.storage.resumable_folder import path_inside
 

@@ -22,8 +22,8 @@ from proofmap.runs.chunk import (
     Array,
     ChunkTexts,
 )
-from proofmap.runs.contrast_results import CONTRAST_POINTS
-from proofmap.runs.reason_results import REASON_POINTS
+from proofmap.runs.sets.contrast_results import CONTRAST_POINTS
+from proofmap.runs.sets.reason_results import REASON_POINTS
 
 _CROSSING_TOLERANCE = 1e-3  # relative to 1 + |value|: float32 bounds may cross by less than this
 _SHA256 = re.compile("[0-9a-f]{64}")

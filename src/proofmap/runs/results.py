@@ -38,10 +38,10 @@ from proofmap.runs.chunk import (
     read_chunk_texts,
     with_missing_groups,
 )
-from proofmap.runs.contrast_results import CONTRAST_COUNTS, contrast_count, read_contrast
 from proofmap.runs.manifest import MASK, ChunkEntry, Manifest, chunk_file
-from proofmap.runs.reason_results import REASON_COUNTS, read_reason, reason_count, without_reasons
 from proofmap.runs.results_export import export, rows
+from proofmap.runs.sets.contrast_results import CONTRAST_COUNTS, contrast_count, read_contrast
+from proofmap.runs.sets.reason_results import REASON_COUNTS, read_reason, reason_count, without_reasons
 from proofmap.storage.exported_tables import data_frame, escape_surrogates
 from proofmap.storage.hashing import digest
 from proofmap.storage.resumable_folder import path_inside, read_log

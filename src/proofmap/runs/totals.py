@@ -16,9 +16,9 @@ from safetensors.numpy import save
 from proofmap.explainers.explanation import Guarantee
 from proofmap.registry import objective_of
 from proofmap.runs.chunk import ARRAYS, SCORE_BOUNDS, Array
-from proofmap.runs.contrast_results import ContrastTotals
-from proofmap.runs.reason_results import ReasonTotals
 from proofmap.runs.results import Results, maps
+from proofmap.runs.sets.contrast_results import ContrastTotals
+from proofmap.runs.sets.reason_results import ReasonTotals
 from proofmap.runs.totals_text import totals_text
 from proofmap.sources.own_files import DRAWING
 from proofmap.storage.resumable_folder import write_piece

@@ -35,9 +35,9 @@ from proofmap.runs.chunk import (
     pack_chunk,
     with_missing_groups,
 )
-from proofmap.runs.contrast_results import contrast_tensors, join_sets
-from proofmap.runs.reason_results import join_points, reason_tensors
 from proofmap.runs.run_job import Job, Setup, seed_of
+from proofmap.runs.sets.contrast_results import contrast_tensors, join_sets
+from proofmap.runs.sets.reason_results import join_points, reason_tensors
 from proofmap.runtime.precision import full_precision
 from proofmap.storage.hashing import versions
 

@@ -19,7 +19,7 @@ from proofmap.errors import FileError, InputError
 from proofmap.inputs.array_types import to_tensor
 from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.runs.chunk import CONTRAST_ARRAYS, Array, with_missing_groups
-from proofmap.runs.reason_results import noun_of_groups
+from proofmap.runs.sets.reason_results import noun_of_groups
 from proofmap.text.contrast_wording import counted_contrasts
 from proofmap.text.wording import share
 
