@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from proofmap.text.output_wording import change_verb, effect_verb, with_unit
 from proofmap.text.verdict_wording import rounding_note
-from proofmap.text.wording import capitalised, plural
+from proofmap.text.wording import plural
 from proofmap.verify.objectives import Output
 
 COUNTED = "A mixed-integer solver in floating point counted the groups of this bound; a certificate proves it without."
@@ -101,10 +101,10 @@ def open_changes(facts: ContrastFacts) -> list[str]:
 
 
 def changed_sentence(facts: ContrastFacts) -> str:
-    """Name the changed groups: "Changing these 3 of 784 pixels can change the decision from 4 to 9: ... is stored."."""
-    which = f"this {facts.noun}" if facts.size == 1 else f"these {facts.count(facts.size)}"
-    where = f"within {facts.ball}"
-    return f"Changing {which} of {facts.groups} {where} can {change_clause(facts)}: the changed input is stored."
+    """Name the changed groups: "Changing these 3 of 784 pixels can change the decision from 4 to 9"."""
+    which = "this one" if facts.size == 1 else f"these {facts.size}"
+    changing = f"Changing {which} of {facts.count(facts.groups)} within {facts.ball}"
+    return f"{changing} can {change_clause(facts)}: the changed input is stored."
 
 
 def size_clause(facts: ContrastFacts) -> str:
@@ -177,7 +177,7 @@ def _further(facts: ContrastFacts) -> list[str]:
     if len(facts.further) == 1:
         return [f"Another set without a common {facts.noun} can change it as well: {facts.count(facts.further[0])}."]
     return [
-        capitalised(f"{len(facts.further)} further sets without a common {facts.noun} can change it as well: {sizes}.")
+        f"{len(facts.further)} further sets without a common {facts.noun} can change it as well. Their sizes: {sizes}."
     ]
 
 
