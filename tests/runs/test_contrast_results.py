@@ -3,6 +3,7 @@
 import csv
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,6 +11,10 @@ import torch
 from pyarrow import parquet
 
 import proofmap as pm
+from proofmap.dossier.dossier_certificates import RunCertificates
+from proofmap.errors import FileError
+from proofmap.proof.check import read_claim
+from proofmap.proof.make_certificate import certify, certify_changes
 from proofmap.report import report
 from proofmap.runs import Results, run
 from proofmap.runs.chunk import Array
@@ -156,3 +161,28 @@ def test_parts_are_joined_in_the_order_of_their_rows() -> None:
     assert whole["contrast_values"].tolist() == [2, 2, 2, 1, 1]
     assert whole["contrast_sets"].sum(1).tolist() == [4, 4, 4, 2, 2]
     assert np.isnan(whole["contrast_x"][1]).all()
+
+
+@pytest.mark.parametrize("method", ["sufficient", "contrastive"])
+def test_runs_write_certificates_of_sets(method: str, tmp_path: Path) -> None:
+    def start(made: Any) -> Results:
+        with patch(f"proofmap.runs.run_certificates.{made.__name__}", wraps=made) as counted:
+            task = job(method=method, ball=BALL, settings={"seconds": 20}, chunk=2)
+            run(Digits(2), small_model(), task, tmp_path / "out", progress=False, certified=True)
+        calls.append(counted.call_count)
+        return Results.open(tmp_path / "out")
+
+    calls = list[int]()
+    made = certify if method == "sufficient" else certify_changes
+    results, folder = start(made), tmp_path / "out" / "certificates"
+    for row in range(2):
+        claim = read_claim(folder / f"{row:06d}.proof", folder / "network.onnx", folder / f"{row:06d}.npy")
+        assert claim.decided(0)
+        if method == "sufficient":
+            assert claim.statement.free == np.flatnonzero(~results["kept"][row]).tolist()
+        else:
+            assert claim.statement.sets == [np.flatnonzero(results["changed"][row]).tolist()]
+    start(made)
+    assert calls == [2, 0]
+    with pytest.raises(FileError, match=f"are about {method} sets, expected those of decisions"):
+        RunCertificates.open(results)

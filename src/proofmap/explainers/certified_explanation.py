@@ -30,9 +30,7 @@ from proofmap.verify.objectives import Label, Output, objective_graph, read_obje
 from proofmap.verify.overlap import Overlap
 
 _OUTPUT_GAP = 0.005  # share of the largest change of an output: the gap at which trees stop
-_LEAVES_OF_SETS = (
-    4096  # parts of a ball; the free groups of a sufficient set leave little room, so that trees are large
-)
+LEAVES_OF_SETS = 4096  # parts of a ball; the free groups of a sufficient set leave little room, so that trees are large
 _LEAST_OUTPUT_GAP = 1e-9  # in the output's unit; an output that cannot change has no gap
 
 
@@ -72,16 +70,16 @@ def certificate(
     within = e.settings.get("within")
     assert within is None or isinstance(within, int | float)
     if e.reason is not None:
-        subject = replace(subject, sets=_sets_of(e.reason, within))
+        subject = replace(subject, sets=statement_of_sets(e.reason, within))
         bound, limit = (float(each[0]) for each in (e.reason.bound, e.reason.limit))
         explained = ExplainedSet(bound, float(overlap.nominal), rigorous, limit)
     elif e.contrast is not None:
-        subject = replace(subject, sets=_changes_of(e.contrast, within))
+        subject = replace(subject, sets=statement_of_changes(e.contrast, within))
         limit = float(e.contrast.limit[0])
         explained = ExplainedSize(limit, float(overlap.nominal), rigorous, limit, int(e.contrast.least[0]))
     growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(subject.graph))
     if growth is not None and subject.sets is not None:
-        growth = Growth(_LEAVES_OF_SETS if leaves is None else leaves, seconds)
+        growth = Growth(LEAVES_OF_SETS if leaves is None else leaves, seconds)
     if growth is not None and subject.output is not None:  # outputs have units of their own
         growth = replace(growth, gap=max(_OUTPUT_GAP * (explained.full - explained.nominal), _LEAST_OUTPUT_GAP))
     compared: Explained | None = explained
@@ -99,14 +97,14 @@ def certificate(
     return made
 
 
-def _sets_of(reason: Reason, within: float | None) -> SufficientStatement:
+def statement_of_sets(reason: Reason, within: float | None = None) -> SufficientStatement:
     """Return the sets of the only sample, with the points that exceed the limit in float64 arithmetic."""
     above = reason.values > reason.limit[reason.point_of[:, 0]]
     points = reason.points[above].float().cpu().numpy()
     return SufficientStatement(reason.free[0].cpu().numpy(), reason.point_of[above, 1].cpu().numpy(), points, within)
 
 
-def _changes_of(contrast: Contrast, within: float | None) -> ContrastiveStatement:
+def statement_of_changes(contrast: Contrast, within: float | None = None) -> ContrastiveStatement:
     """Return the sets of the only sample, with the proven number of groups."""
     points = contrast.points.float().cpu().numpy()
     return ContrastiveStatement(contrast.sets.cpu().numpy(), points, int(contrast.least[0]), within)

@@ -11,6 +11,7 @@ from proofmap.graph import Network
 from proofmap.graph.input_tensor import as_samples
 from proofmap.inputs.array_types import Inputs, to_tensor
 from proofmap.inputs.groups import SampleGrouping
+from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.reason import Reason
 from proofmap.verify.overlap import Overlap
 
@@ -94,3 +95,15 @@ def check_reason(metric: str, reason: Any, x: Tensor) -> Reason:
     if len(reason.free) != len(x):
         raise InputError(f"{metric} got the sets of {len(reason.free)} samples, expected those of the {len(x)} in x")
     return reason
+
+
+def check_contrast(metric: str, contrast: Any, x: Tensor) -> Contrast:
+    """Return the contrastive sets; refuse those of another number of samples."""
+    if not isinstance(contrast, Contrast):
+        raise InputError(
+            f"{metric} got contrastive sets of type {type(contrast).__name__}, expected "
+            "pm.Contrastive(model, ball).explain(x).contrast"
+        )
+    if len(contrast.least) != len(x):
+        raise InputError(f"{metric} got the sets of {len(contrast.least)} samples, expected those of the {len(x)} in x")
+    return contrast

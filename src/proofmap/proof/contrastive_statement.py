@@ -46,6 +46,11 @@ class ContrastiveStatement:
         """The points as the certificate stores them: equal numbers of several points are side by side."""
         return {_POINTS: np.moveaxis(self.points, 0, -1)} if len(self.sets) else {}
 
+    def stated_in(self, fields: Mapping[str, Any]) -> bool:
+        """Return whether the entry "statement" of a claim is about these sets, or some of them."""
+        own = [np.flatnonzero(groups).tolist() for groups in self.sets]
+        return fields["kind"] == "contrastive" and all(groups in own for groups in fields["sets"])
+
     def family(self, ball: Family, mask: Tensor) -> Family:
         """Return the whole ball, without members."""
         return Family(ball.x, ball.lower, ball.upper, ball.norm, ball.eps)

@@ -45,6 +45,10 @@ class SufficientStatement:
         """The points as the certificate stores them: equal numbers of several points are side by side."""
         return {_POINTS: np.moveaxis(self.points, 0, -1)} if len(self.groups) else {}
 
+    def stated_in(self, fields: Mapping[str, Any]) -> bool:
+        """Return whether the entry "statement" of a claim is about these sets; resting groups are free there."""
+        return fields["kind"] == "sufficient" and {*np.flatnonzero(self.free).tolist()} <= {*fields["free"]}
+
     def family(self, ball: Family, mask: Tensor) -> Family:
         """Return the part of a ball in which the free groups alone move, without members."""
         moves = mask.new_tensor(self.free)[mask].to(ball.lower)
