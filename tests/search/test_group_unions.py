@@ -41,7 +41,7 @@ def test_a_maximum_is_that_of_the_best_ball(norm: float, most: int) -> None:
     if norm == inf:
         torch.testing.assert_close(bound, best)
         torch.testing.assert_close((form * point).sum(1), best)
-    moved = torch.stack([(point[:, MASK == group] != 0).any(1) for group in range(3)]).sum(0)
+    moved = torch.stack([(point[:, group == MASK] != 0).any(1) for group in range(3)]).sum(0)
     assert int(moved.max()) <= most
     assert bool((point >= ball.lower - 1e-9).all() and (point <= ball.upper + 1e-9).all())
     assert bool((torch.linalg.vector_norm(point, ord=norm, dim=1) <= 0.25 + 1e-9).all())

@@ -151,17 +151,18 @@ class _ContrastSearch:
         return run.free
 
     def _refine_leaves(self) -> None:
-        """Ask for all sets with fewer groups together, for as long as they are refuted, or for a share of the time."""
+        """Ask for all sets of few groups together, for more and more groups, or for a share of the time."""
         if not (isinstance(self.prover, GroupTree) and self.stated.additive):
             return
         until = self._share_of(_FEW_TIME_SHARE)
+        self._use_leaves()
         while self.least < self._size and time.monotonic() < until:
-            before = self._size
-            answer = self.prover.prove_few(before - 1, until)
+            size, most = self._size, min(self._size, 2 * self.least) - 1
+            answer = self.prover.prove_few(most, until)
             if answer.delta is not None:
                 self._take(answer.delta, self.problem.movable)
             self._use_leaves()
-            if self._size == before:
+            if self._size == size and self.least <= most:
                 break
 
     def _use_leaves(self) -> None:
