@@ -15,7 +15,7 @@ from proofmap.cli.options.output_options import OutputOptions
 from proofmap.errors import InputError
 from proofmap.registry import READY
 
-_ORDERS = tuple(name for name in READY if name != "sufficient")
+_ORDERS = tuple(name for name in READY if name not in ("sufficient", "contrastive"))
 
 
 @dataclass(frozen=True, kw_only=True)
