@@ -63,6 +63,7 @@ Interval = tuple[Array, Array, Array]  # lower ends, upper ends, and radii of ro
 UNIT = 2.0**-24  # one float32 operation errs by at most this share of its result
 FLUSHED = 2.0**-100  # covers 2^26 results below 2^-126 that count as 0
 CURVED = 2.0**-20  # a float32 value of sigmoid or tanh errs by at most this: 16 units of 1
+PRICE_STEPS = 24  # halvings of a price: more change a bound by less than 2^-24 of itself
 OWN = 2.0**-48  # constants computed here in float64 err by at most this share
 PAIRS = 16  # entries of which a maximum is taken two by two; of more, there would be too many units
 LARGEST = 2.0**100  # larger numbers may overflow in float32
@@ -1199,20 +1200,24 @@ class Question(SimpleNamespace):
         """The largest <A, δ> over B and every B_u, rounded up: (1 + G, R).
 
         Over a box it is the sum of max(A_i lower_i, A_i upper_i). For p = 1 and 2 it is also at most eps times the dual
-        norm of A over the variables that can move in the direction of A. The smaller one counts. On a union of balls in
-        which few groups move, the groups with the largest sums, squares or coefficients do.
+        norm of A over the variables that can move in the direction of A, and at most the number of `_priced`. The
+        smallest one counts. On a union of balls in which few groups move, the groups with the largest sums, squares,
+        coefficients or gains do.
         """
         a, lower, upper = forms.a, self.lower[forms.at, None], self.upper[forms.at, None]
         members = (self.members if self.few is None else self.owners)[:, forms.at]
         eps = np.nextafter(float(self.eps), np.inf)
         best = self.of_few(sum_rounded_up(members @ np.maximum(a * lower, a * upper)))
-        moving = np.abs(a) * (np.where(a > 0, upper, lower) != 0)
+        cap = np.where(a > 0, upper, -lower)
+        moving = np.abs(a) * (cap != 0)
         if self.norm == "2":
             squares = self.of_few(sum_rounded_up(members @ moving**2))
             best = np.minimum(best, sum_rounded_up(np.sqrt(squares) * eps))
         elif self.norm == "1":
             largest = np.stack([(moving.T * m).max(1, initial=0) for m in members])
             best = np.minimum(best, sum_rounded_up(self.of_few(largest, 1) * eps))
+        if self.norm != "inf" and ((cap > 0) & (cap < eps)).any():  # otherwise the box or the ball alone decides
+            best = np.minimum(best, self._priced(moving, cap, members, eps))
         return best
 
     def of_few(self, sizes: Array, most: int | None = None) -> Array:
@@ -1224,6 +1229,30 @@ class Question(SimpleNamespace):
             return sizes
         count = self.few if most is None else min(self.few, most)
         return sum_rounded_up(np.sort(sizes, axis=0)[len(sizes) - count :].sum(0, keepdims=True))
+
+    def _priced(self, size: Array, cap: Array, members: Array, eps: Any) -> Array:
+        """The largest Σ size_i t_i where 0 <= t_i <= cap_i and Σ t_i^p <= eps^p, rounded up: (1 + G, R).
+
+        For every price q >= 0 it is at most q eps^p + Σ max over 0 <= t <= cap_i of size_i t - q t^p. Any q is sound,
+        so that bisection may end early: the best price for B is the smallest whose maximisers t fit into the ball. For
+        p = 2 an error of t by a share s lowers the maximum by the share s² only, far less than what rounding up adds.
+        """
+        p, least = int(self.norm), 2.0**-500
+
+        def maximiser(price: Array) -> Array:
+            return np.where(size > price, cap, 0.0) if p == 1 else np.minimum(cap, size / (2 * price))
+
+        with np.errstate(over="ignore"):  # a bound that overflows is not the smallest one
+            most = size.max(0, initial=0) if p == 1 else np.sqrt((size**2).sum(0)) / (2 * max(eps, least))
+            low, price = np.zeros_like(most), np.clip(most, least, 2.0**500)
+            for _ in range(PRICE_STEPS):
+                middle = np.maximum((low + price) / 2, least)
+                fits = (maximiser(middle) ** p).sum(0) <= eps**p
+                low, price = np.where(fits, low, middle), np.where(fits, middle, price)
+            t = maximiser(price)
+            gains = members @ (t * (size - price * t ** (p - 1)))  # none is negative, so that few groups have the most
+            gains = gains if self.few is None else self.of_few(sum_rounded_up(gains))
+            return sum_rounded_up(gains + price * eps * eps ** (p - 1))
 
     def hold(self, points: Array) -> None:
         """Require that points (1 + G, *shape) lie in B and every B_u."""
