@@ -50,7 +50,8 @@ def changed(members: Members, **fields: Any) -> Members:
 def lines(folder: Path, members: Members) -> list[str]:
     args = write(folder / "a.proof", members), folder / "net.onnx", folder / "x.npy"
     claim = checker.read_claim(*args)
-    return claim.statement.verdict(claim).splitlines()
+    said: list[str] = claim.statement.verdict(claim).splitlines()
+    return said
 
 
 def test_what_is_changed_below_is_accepted(folder: Path, honest: Members) -> None:

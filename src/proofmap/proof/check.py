@@ -1804,7 +1804,7 @@ class ContrastiveSet(NamedTuple):
         others = [c for c in range(network.nodes[-1].count) if c != self.aim]
         asked = question.about(Decision(self.aim, others, every=True))
         rows = [Prover(network, asked, one[None], reals).rows_at_point() for one in points]
-        return found & (np.array(rows).max(1) < -margin)
+        return found & (np.array(rows).max(1) < -margin)  # type: ignore[no-any-return]
 
     def verdict(self, claim: Claim) -> str:
         """Word what a proven claim says: a line about all sets of few groups, and one for each set with a point."""

@@ -50,7 +50,7 @@ def test_the_title_leads_with_the_set() -> None:
 def test_images_show_the_changed_input_and_the_difference() -> None:
     e = contrasted()[0]
     assert e.contrast is not None
-    figure = e.plot()
+    figure: Any = e.plot()
     panels = [axis.images[0].get_array() for axis in figure.axes]
     np.testing.assert_allclose(panels[0], picture_of(e.x[0]))
     np.testing.assert_allclose(panels[1], picture_of(e.contrast.points[0]))
@@ -66,7 +66,7 @@ def test_images_show_the_changed_input_and_the_difference() -> None:
 
 def test_tables_show_both_values() -> None:
     e = contrasted((4,), torch.tensor([[0, 1, 2, 3]]))
-    figure = e[0].plot(columns=["age", "income", "height", "weight"])
+    figure: Any = e[0].plot(columns=["age", "income", "height", "weight"])
     words = [text.get_text() for text in figure.axes[0].texts]
     assert words[2:] == ["in a further set", "unchanged"]
     before, after = e.x[0].tolist(), [value + 0.25 for value in e.x[0].tolist()]
@@ -109,7 +109,8 @@ def test_each_of_several_inputs_has_its_part() -> None:
 
     class Sum(torch.nn.Module):
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-            return first(a) + second(b)
+            total: torch.Tensor = first(a) + second(b)
+            return total
 
     torch.manual_seed(0)
     for layer in (first, second):
