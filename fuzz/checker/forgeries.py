@@ -677,29 +677,86 @@ def lie(one: Bundle) -> str:
     return ""
 
 
+@dataclass(frozen=True)
+class Stated:
+    """What a certificate of sets states: its ball, rows, groups and limit, read a second time."""
+
+    claim: dict[str, Any]
+    arrays: dict[str, Array]
+    model: bytes
+    x: Array
+
+    @property
+    def sets(self) -> dict[str, Any]:
+        stated: dict[str, Any] = self.claim["statement"]
+        return stated
+
+    @property
+    def mask(self) -> Array:
+        mask: Array = self.arrays[self.claim["groups"]["mask"]].reshape(-1)
+        return mask
+
+    @property
+    def rows(self) -> list[tuple[dict[int, float], float]]:
+        return stated_rows({**self.claim, "statement": self.sets["about"]}, self.model)
+
+    @property
+    def limit(self) -> Fraction:
+        return Fraction(0) if self.sets["limit"] is None else _number(self.sets["limit"])
+
+    @property
+    def _ends(self) -> tuple[tuple[str, bytes], ...]:
+        named = _named(self.claim["ball"])
+        return tuple((name, self.arrays[name].tobytes()) for name in named if name in self.arrays)
+
+    def reached(self, moves: Array) -> float:
+        """The largest row where some variables alone move."""
+        stated = json.dumps([self.claim["ball"], {"count": 1}, self.rows, self.claim["model"]["prepare"]])
+        still = np.where(moves, 1, 0).astype(np.int64).tobytes()
+        return float(overlaps(stated, self.model, self.x.tobytes(), still, self._ends)[1])
+
+    def is_below(self, most: float) -> bool:
+        """Whether an upper end of the claims is below a number."""
+        claims = self.claim["claims"]
+        held = [claims, *([claims["reals"]] if claims["reals"] else [])]
+        return min(float(self.arrays[pair["upper"]][0]) for pair in held) < most - _SLACK * (1 + abs(most))
+
+    def points(self, count: int) -> Array:
+        """The stored points, in float64."""
+        if not count:
+            return np.zeros((0, len(self.x)))
+        stored = np.moveaxis(self.arrays[self.sets["points"]], -1, 0)
+        return stored.reshape(-1, len(self.x)).astype(np.float64)
+
+    def leaves(self, point: Array, moves: Array) -> bool:
+        """Whether a point moves other variables, or leaves the ball: its box, or the sum of its steps."""
+        ball, x = self.claim["ball"], self.x
+        low, high = _box(ball, x, {name: np.frombuffer(data) for name, data in self._ends})
+        if ((point != x) & ~moves).any() or not ((point >= low - 1e-9) & (point <= high + 1e-9)).all():
+            return True
+        power = {"inf": 0, "1": 1, "2": 2}[ball["norm"]]
+        steps = [abs(Fraction(a) - Fraction(b)) for a, b in zip(point.tolist(), x.tolist(), strict=True)]
+        return bool(power and sum(step**power for step in steps) > _number(ball["eps"]) ** power)
+
+    def largest(self, point: Array, rows: list[tuple[dict[int, float], float]] | None = None) -> Fraction:
+        """The largest row at a point."""
+        return _largest(self.rows if rows is None else rows, self.model, point, self.claim["model"]["prepare"])
+
+
 def false_set(claim: dict[str, Any], arrays: dict[str, Array], model: bytes, x: Array) -> str:
     """The first part of a sufficient set that is false, or nothing."""
-    sets, ball = claim["statement"], claim["ball"]
-    rows, mask = stated_rows({**claim, "statement": sets["about"]}, model), arrays[claim["groups"]["mask"]].reshape(-1)
-    limit = Fraction(0) if sets["limit"] is None else _number(sets["limit"])
+    stated = Stated(claim, arrays, model, x)
+    sets, mask, limit = stated.sets, stated.mask, stated.limit
     moves = np.isin(mask, sets["free"])
-    ends = tuple((name, arrays[name].tobytes()) for name in _named(ball) if name in arrays)
-    prepare = claim["model"]["prepare"]
-    stated = json.dumps([ball, {"count": 1}, rows, prepare])
-    most = float(overlaps(stated, model, x.tobytes(), np.where(moves, 1, 0).astype(np.int64).tobytes(), ends)[1])
+    most = stated.reached(moves)
     if most > float(limit) + _SLACK:
         return f"the free groups {sets['free']} reach {most}, beyond {limit}"
-    held = [claim["claims"], *([claim["claims"]["reals"]] if claim["claims"]["reals"] else [])]
-    if min(float(arrays[pair["upper"]][0]) for pair in held) < most - _SLACK * (1 + abs(most)):
+    if stated.is_below(most):
         return f"an upper end is below {most}"
-    points = np.moveaxis(arrays[sets["points"]], -1, 0).reshape(-1, len(x)) if sets["necessary"] else np.zeros((0, 1))
-    low, high = _box(ball, x, {name: np.frombuffer(data) for name, data in ends})
-    for group, point in zip(sets["necessary"], points, strict=True):
-        value = point.astype(np.float64)
-        away = (value != x) & ~moves & (mask != group)
-        if group in sets["free"] or away.any() or _outside(value, x, low, high, ball):
-            return f"the point {value} of group {group} moves another group, or leaves the ball"
-        reached = _largest(rows, model, value, prepare)
+    for group, point in zip(sets["necessary"], stated.points(len(sets["necessary"])), strict=True):
+        if group in sets["free"] or stated.leaves(point, moves | (mask == group)):
+            return f"the point {point} of group {group} moves another group, or leaves the ball"
+        reached = stated.largest(point)
         if not reached > limit:
             return f"the point of group {group} reaches {float(reached)}, not more than {limit}"
     return ""
@@ -707,49 +764,25 @@ def false_set(claim: dict[str, Any], arrays: dict[str, Array], model: bytes, x: 
 
 def false_contrast(claim: dict[str, Any], arrays: dict[str, Array], model: bytes, x: Array) -> str:
     """The first part of contrastive sets that is false, or nothing."""
-    sets, ball = claim["statement"], claim["ball"]
-    rows, mask = stated_rows({**claim, "statement": sets["about"]}, model), arrays[claim["groups"]["mask"]].reshape(-1)
-    limit = Fraction(0) if sets["limit"] is None else _number(sets["limit"])
-    count, prepare = claim["groups"]["count"], claim["model"]["prepare"]
-    ends = tuple((name, arrays[name].tobytes()) for name in _named(ball) if name in arrays)
-    stated = json.dumps([ball, {"count": 1}, rows, prepare])
-    most = -np.inf
-    for few in combinations(range(count), sets["least"] - 1):
-        moves = np.where(np.isin(mask, few), 1, 0).astype(np.int64)
-        most = max(most, float(overlaps(stated, model, x.tobytes(), moves.tobytes(), ends)[1]))
-    if sets["least"] > count:
-        still = np.ones(len(x), np.int64)
-        most = float(overlaps(stated, model, x.tobytes(), still.tobytes(), ends)[1])
+    stated = Stated(claim, arrays, model, x)
+    sets, mask, limit, count = stated.sets, stated.mask, stated.limit, claim["groups"]["count"]
+    every = combinations(range(count), min(sets["least"] - 1, count))
+    most = max(stated.reached(np.isin(mask, few)) for few in every)
     if most > float(limit) + _SLACK:
         return f"fewer than {sets['least']} groups reach {most}, beyond {limit}"
-    held = [claim["claims"], *([claim["claims"]["reals"]] if claim["claims"]["reals"] else [])]
-    if min(float(arrays[pair["upper"]][0]) for pair in held) < most - _SLACK * (1 + abs(most)):
+    if stated.is_below(most):
         return f"an upper end is below {most}"
-    points = np.moveaxis(arrays[sets["points"]], -1, 0).reshape(-1, len(x)) if sets["sets"] else np.zeros((0, 1))
-    low, high = _box(ball, x, {name: np.frombuffer(data) for name, data in ends})
-    for groups, point in zip(sets["sets"], points, strict=True):
-        value = point.astype(np.float64)
-        away = (value != x) & ~np.isin(mask, groups)
-        if len({*groups}) < len(groups) or away.any() or _outside(value, x, low, high, ball):
-            return f"the point {value} of the set {groups} moves another group, or leaves the ball"
-        aims = sets["about"].get("rivals", [])
-        reached = _largest(rows, model, value, prepare)
+    for groups, point in zip(sets["sets"], stated.points(len(sets["sets"])), strict=True):
+        if len({*groups}) < len(groups) or stated.leaves(point, np.isin(mask, groups)):
+            return f"the point {point} of the set {groups} moves another group, or leaves the ball"
+        reached, aims = stated.largest(point), sets["about"].get("rivals", [])
         if not reached > limit:
             return f"the point of the set {groups} reaches {float(reached)}, not more than {limit}"
         if len(aims) == 1:
             leads = [({aims[0]: 1.0, other: -1.0}, 0.0) for other in range(3) if other != aims[0]]
-            if not all(_largest([lead], model, value, prepare) > 0 for lead in leads):
+            if not all(stated.largest(point, [lead]) > 0 for lead in leads):
                 return f"the point of the set {groups} does not have class {aims[0]}"
     return ""
-
-
-def _outside(value: Array, x: Array, low: Array, high: Array, ball: dict[str, Any]) -> bool:
-    """Whether a point leaves a ball: its box, or the sum of its steps."""
-    if not ((value >= low - 1e-9) & (value <= high + 1e-9)).all():
-        return True
-    power = {"inf": 0, "1": 1, "2": 2}[ball["norm"]]
-    steps = [abs(Fraction(a) - Fraction(b)) for a, b in zip(value.tolist(), x.tolist(), strict=True)]
-    return bool(power and sum(step**power for step in steps) > _number(ball["eps"]) ** power)
 
 
 def _largest(
