@@ -84,7 +84,7 @@ def exactly_at(layers: list[tuple[Array, Array]], point: list[Fraction]) -> list
 
 
 def depth_of(layers: list[tuple[Array, Array]], region: Region, case: Case) -> float:
-    """How deep the deepest point of a box is in a case, by linear programs; below 0 if there is none."""
+    """The depth of the deepest point of a box in a case, by linear programs; below 0 if there is none."""
     outputs = layers[-1][0].shape[0]
     rows, bias = np.zeros((len(case), outputs)), np.zeros(len(case))
     for r, (form, sign, limit) in enumerate(case):
@@ -97,7 +97,7 @@ def depth_of(layers: list[tuple[Array, Array]], region: Region, case: Case) -> f
 
 
 def meets(layers: list[tuple[Array, Array]], region: Region, case: Case, point: list[Fraction]) -> bool:
-    """Whether a point lies in a box, and its outputs in a case, in fractions."""
+    """Return whether a point lies in a box, and its outputs in a case, in fractions."""
     inside = all(Fraction(a) <= v <= Fraction(b) for a, v, b in zip(region.lower, point, region.upper, strict=True))
     outputs = exactly_at(layers, point)
     for form, sign, limit in case:

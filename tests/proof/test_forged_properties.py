@@ -148,7 +148,7 @@ PROPERTIES: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(("text", "why"), [one[1:] for one in PROPERTIES], ids=[one[0] for one in PROPERTIES])
 def test_another_property_is_refused(text: str, why: str, folder: Path) -> None:
     assert text != TEXT
-    assert "property" in rejected(folder, honest(folder), text)  # of another hash, or one that is none
+    assert "property" in rejected(folder, honest(folder), text)  # it has another hash, or is none
     assert why in rejected(folder, sealed(honest(folder), text), text)
 
 

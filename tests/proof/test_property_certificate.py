@@ -127,7 +127,7 @@ def accepted(folder: Path, members: dict[str, bytes], model: Path, path: Path) -
 
 
 def agree(folder: Path, seed: int) -> tuple[bool, bool, float]:
-    """Whether random proofs and Proofmap's are accepted, and how deep the deepest point of the boxes is in a case."""
+    """Return whether random proofs and Proofmap's are accepted, and the depth of the deepest point in a case."""
     random = np.random.default_rng([5, seed])
     model = mlp_file(folder / "net.onnx", (int(random.integers(1, 4)), int(random.integers(2, 6)), 3), seed)
     layers = layers_of(model)

@@ -125,7 +125,7 @@ def _file_of(graph: Graph) -> Certified:
     """Return the user's file, whose inputs the property is about, or an export of the network."""
     prepare = {} if graph.file is None or graph.file.prepare is None else dict(graph.file.prepare)
     if prepare.get("mean") is not None or prepare.get("std") is not None:
-        raise InputError("got --mean or --std with a certificate of a property, expected none: it is about file inputs")
+        raise InputError("got a mean or std with a certificate of a property, expected none: it is about file inputs")
     with refusing():
         model = Certified.of(graph)
     if model.exported_from is not None and prepare.get("layout") == "NHWC":

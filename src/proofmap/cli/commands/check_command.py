@@ -12,8 +12,7 @@ def check(
         list[Path],
         typer.Argument(
             metavar="FILES",
-            help="A certificate, its model, and its input or VNN-LIB file; or one dossier, as a zip file or an unpacked "
-            "folder.",
+            help="A certificate, its model, and its input or VNN-LIB file; or one dossier, as a zip file or a folder.",
             show_default=False,
         ),
     ],
