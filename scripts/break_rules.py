@@ -60,7 +60,7 @@ FOLLOWED, LAYERS, MASKED = (
 )
 FREE_BALLS, LEAF_TREE = "tests/reasons/test_free_balls.py", "tests/reasons/test_leaf_tree.py"
 UNIT_NETWORK, SUFFICIENT = "tests/reasons/test_unit_network.py", "tests/reasons/test_sufficient_set.py"
-WITNESSES = "tests/reasons/test_witnesses.py"
+WITNESSES, BOUND_ORDERS = "tests/reasons/test_witnesses.py", "tests/reasons/test_bound_orders.py"
 LEAST_SIZE, CONTRASTIVE = "tests/reasons/test_least_size.py", "tests/reasons/test_contrastive.py"
 CONTRAST, FEW_GROUPS = "tests/reasons/test_contrast.py", "tests/reasons/test_few_groups.py"
 SMALLEST_CHANGE = f"{CONTRASTIVE}::test_the_set_is_the_smallest_that_changes_the_decision"
@@ -2734,6 +2734,10 @@ BREAKS = [
     ),
     Break("reasons/leaf_tree.py", "assert not bool((free & ~self.possible).any()),", "assert True,", LEAF_TREE),
     Break("reasons/unit_network.py", "c[:, k] *= slopes[:, k]", "pass", UNIT_NETWORK),
+    Break("reasons/stages.py", "if easy and tree", "if len(units) <= EASY_UNITS and tree", BOUND_ORDERS),
+    Break("reasons/bound_orders.py", "return bounds[0] - bounds[1:]", "return bounds[1:]", BOUND_ORDERS),
+    Break("reasons/bound_orders.py", "len(units) <= most_units", "len(units) > 0", BOUND_ORDERS),
+    Break("reasons/deletion.py", "refused, size = size, size // (", "size = size // (", BOUND_ORDERS),
     Break("reasons/witnesses.py", " | (family.mask == groups.view(-1, *[1] * len(family.shape)))", "", SUFFICIENT),
     Break("reasons/witnesses.py", "blocks = (flat != flat[0]).any(0)", "blocks = (flat == flat[0]).any(0)", WITNESSES),
     Break(

@@ -29,9 +29,10 @@ from proofmap.search.unstable_units import Units
 
 _UNITS_TIME_SHARE = 0.3  # share of the time for the units of the whole ball; without them, questions are bounded anew
 _RERUNS = 2  # more deletions with the prices of the last tree; three more gain less than 0.5 % of the size
+_TRIAL_SHARE = 0.05  # share of the time in which the order of prices has to decide all groups on large networks
 _COSTS_TIME_SHARE = 0.1  # share of the time for the costs of groups on large networks
 _BOUNDARY_UNITS = 100  # unstable units near the boundary; many more leave groups undecided for minutes
-_MORE_UNITS = 1.4  # as long as all groups are decided in time, so many times more units are allowed: fewer kept groups
+_MORE_UNITS = 1.4  # so many times more units are allowed as long as all groups are decided in time
 _MOST_RERUNS = 5  # as long as a group is undecided in the best set
 _ROUNDING_SHARE = 0.95  # a point nearer to the limit than this share of the rounding errors shows a group necessary
 _TOLERANCE = 1e-9  # without rounding errors: a point has to exceed the limit by this much
@@ -121,12 +122,17 @@ def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until
         return delete(order, until)[0]
     network = UnitNetwork(units)
     prices: Tensor | None = path_prices(network, FreeBalls(problem.stated), problem.limit)
-    best = _by_bounds(problem, network, prices, delete, until) if len(units) > EASY_UNITS else None
+    best: GroupDeletion | None = None
+    many = len(units) > EASY_UNITS
     for run in range(1 + _MOST_RERUNS):
-        if prices is None or best is not None and (time.monotonic() > until or run > _RERUNS and not best.open):
+        if prices is None or (best is not None and (time.monotonic() > until or (run > _RERUNS and not best.open))):
             break
-        found, tree = delete(prices.argsort(stable=True), until)
+        now = time.monotonic()
+        trial = many and best is None  # most groups may stay open, until bounds choose the order
+        found, tree = delete(prices.argsort(stable=True), now + _TRIAL_SHARE * (until - now) if trial else until)
         best = _better(problem, best, found)
+        if trial and found.open:
+            best = _by_bounds(problem, network, prices, best, delete, until)
         if tree is None:
             break
         prices = group_prices(
@@ -140,29 +146,33 @@ def _by_bounds(
     problem: ReasonProblem,
     network: UnitNetwork,
     prices: Tensor,
+    best: GroupDeletion,
     delete: Callable[[Tensor, float], tuple[GroupDeletion, LeafTree | None]],
     until: float,
-) -> GroupDeletion | None:
-    """Return the best deletion by orders for networks with loose bounds; None if the costs take too long.
+) -> GroupDeletion:
+    """Return the best deletion by orders for networks with loose bounds, or the given one.
 
     The order of costs frees most. If many groups would stay undecided, and an attack on the whole ball succeeds, the
-    order towards the boundary decides more: it allows more and more unstable units as long as it decides all groups.
+    order towards the boundary decides more: it allows more and more unstable units as long as fewer groups are kept.
     """
     begin = time.monotonic()
     costs = None
     with suppress(TimeoutError), time_limit(begin + _COSTS_TIME_SHARE * (until - begin)), progress.unreported():
         costs = bound_costs(problem)
     if costs is None:
-        return None
-    cheap, movable, best = costs.argsort(stable=True), int(problem.movable.sum()), None
+        return _better(problem, best, delete(prices.argsort(stable=True), until)[0])
+    cheap, movable = costs.argsort(stable=True), int(problem.movable.sum())
     undecided = movable - searchable_groups(problem, cheap[problem.movable[cheap]])
-    most = _BOUNDARY_UNITS
-    while best is None or (not best.open and time.monotonic() < until):
+    most, frees = _BOUNDARY_UNITS, 0
+    while time.monotonic() < until:
         order, free = boundary_order(problem, network, costs, prices, int(most))
-        if not free or movable - free > 2 * undecided:
+        if free <= frees or movable - free > 2 * undecided:
             break
-        best, most = _better(problem, best, delete(order, until)[0]), _MORE_UNITS * most
-    return delete(cheap, until)[0] if best is None else best
+        found, _ = delete(order, until)
+        best, most, frees = _better(problem, best, found), _MORE_UNITS * most, free
+        if found.open:
+            break
+    return best if frees else _better(problem, best, delete(cheap, until)[0])
 
 
 def _better(problem: ReasonProblem, first: GroupDeletion | None, second: GroupDeletion) -> GroupDeletion:
