@@ -12,7 +12,7 @@ from proofmap.explainers.statements.proven_ranks import searched
 from proofmap.proof.certificate import Certificate
 from proofmap.proof.make_certificate import CertificateSubject, Certified, ModelFile, certify, splits
 from proofmap.proof.never_weaker import Explained, ExplainedSet
-from proofmap.proof.output_statement import OutputStatement, ends_in_sigmoid, model_graph
+from proofmap.proof.output_statement import OutputStatement, ends_in_sigmoid, model_graph, without_last_sigmoid
 from proofmap.proof.proof_tree import Growth, growth_for
 from proofmap.proof.sufficient_statement import SufficientStatement
 from proofmap.reasons.reason import Reason
@@ -66,7 +66,8 @@ def certificate(
         subject = replace(subject, reason=_sets_of(e.reason, within))
         bound, limit = (float(each[0]) for each in (e.reason.bound, e.reason.limit))
         explained = ExplainedSet(bound, float(overlap.nominal), rigorous, limit)
-    growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(subject.graph))
+    bent = without_last_sigmoid(subject.graph) if isinstance(objective, Label) else subject.graph
+    growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(bent))
     if growth is not None and e.reason is not None:
         growth = Growth(_LEAVES_OF_SETS if leaves is None else leaves, seconds)
     if growth is not None and subject.output is not None:  # outputs have units of their own
