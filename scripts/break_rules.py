@@ -51,6 +51,7 @@ REASON_METRICS, REASON_INPUT = "tests/metrics/test_reason_metrics.py", "tests/re
 STAIRCASE = "tests/rounding/test_staircase_errors.py"
 STATED_OUTPUT, FORGED_OUTPUT = "tests/proof/test_output_statement.py", "tests/proof/test_forged_outputs.py"
 FORGED_REASON, STATED_REASON = "tests/proof/test_forged_reasons.py", "tests/proof/test_sufficient_certificate.py"
+SIGMOID_TREES = f"{STATED_REASON}::test_trees_prove_a_label_behind_a_sigmoid"
 CURVE_FILE, CURVE = "plots/curves/overlap_curve.py", "tests/plots/curves"
 WEIGHTS = "tests/graph/torch/test_trace.py::test_weights_that_are_not_finite_are_refused"
 FOLLOWED, LAYERS, MASKED = (
