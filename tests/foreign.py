@@ -62,7 +62,7 @@ class Angles(nn.Module):
     """Normalise by an operation without a rule."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.sin()
+        return x.sinh()
 
 
 class Attend(nn.Module):
@@ -113,7 +113,7 @@ class Sorting(nn.Module):
         self.head = nn.Linear(6, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = torch.sin(self.features(x.unsqueeze(1)).flatten(1).sort(1).values)
+        rows = torch.sinh(self.features(x.unsqueeze(1)).flatten(1).sort(1).values)
         logits: Tensor = self.head(torch.relu(self.hidden(rows)))
         return logits
 
@@ -166,11 +166,11 @@ MODELS: dict[str, tuple[nn.Module, tuple[str, ...], str, bool]] = {
     "attention with weights": (seeded(lambda: Attending(True)), ("aten.atan (node 'attend')",), "mean_1", True),
     "transformer": (
         seeded(Transformer),
-        ("aten.sin (node 'encoder.norm1')", "aten.atan (node 'encoder')", "aten.sin (node 'encoder.norm2')"),
+        ("aten.sinh (node 'encoder.norm1')", "aten.atan (node 'encoder')", "aten.sinh (node 'encoder.norm2')"),
         "encoder",
         True,
     ),
-    "functions": (seeded(Sorting), ("aten.sort (node 'sort')", "aten.sin (node 'sin')"), "sin", True),
+    "functions": (seeded(Sorting), ("aten.sort (node 'sort')", "aten.sinh (node 'sin')"), "sinh", True),
     "branches": (seeded(Branching), ("torch.export cannot follow",), "output", True),
     "numpy": (seeded(Counted), ("torch.export cannot follow",), "output", False),
     "alone": (
@@ -194,17 +194,17 @@ def foreign_file(batch: int | str = "n", *, kind: int = TensorProto.FLOAT, last:
     constants = {name: value.astype(cast) for name, value in weights.items()}
     nodes = [
         node("Flatten", ["x"], ["f"]),
-        node("Sin", ["f"], ["s"], name="wave"),
+        node("Sinh", ["f"], ["s"], name="wave"),
         node("Gelu" if last else "Relu", ["s"], ["r"], name="bend"),
         node("Tanh", ["r"], ["t"], name="other"),
-        node("Sign", ["t"], ["g"], name="sign"),
+        node("Tan", ["t"], ["g"], name="sign"),
         node("Add", ["g", "t"], ["m"], name="meet"),
         node("Gemm", ["m", "w1", "b1"], ["h"], name="hidden", transB=1),
         node("Relu", ["h"], ["a"], name="act"),
         node("Gemm", ["a", "w2", "b2"], ["z" if last else "y"], name="logits", transB=1),
     ]
     if last:
-        nodes.append(node("Sin", ["z"], ["y"], name="end"))
+        nodes.append(node("Sinh", ["z"], ["y"], name="end"))
     return make(nodes, (batch, 4, 4), constants, opset=20 if last else 13, kind=kind)
 
 

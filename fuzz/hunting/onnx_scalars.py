@@ -205,6 +205,8 @@ SCALAR_MAKERS: dict[str, Make] = {
     "Shrink": _plain(0.0, 0.5, lambd=[0.5, 1.0], bias=[0.0, 0.5]),
     "Softplus": _plain(0.0, 20.0),
     "Round": _plain(0.0, 0.5, -1.5),
+    **{name: _plain(0.0, 1.0, -1.0) for name in ("Floor", "Ceil", "Sign")},
+    **{name: _plain(0.0, 1.5707963, -1.5707963, 3.1415927) for name in ("Sin", "Cos")},
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
     "HardSigmoid": _plain(0.0, 2.5, -2.5, alpha=[0.2, 1 / 6, 1.0, -0.5], beta=[0.5, 0.0, 2.0]),
     "Swish": _plain(0.0, alpha=[1.0, 1.702, -1.0, 0.0]),

@@ -32,7 +32,7 @@ def file(
 ) -> ModelProto:
     nodes = [
         helper.make_node("Conv", ["a", "k"], ["c"]),
-        helper.make_node("Cos" if odd else "Relu", ["c"], ["r"]),
+        helper.make_node("Cosh" if odd else "Relu", ["c"], ["r"]),
         helper.make_node("Flatten", ["r"], ["f"]),
         helper.make_node("MatMul", ["f", "w"], ["g"]),
         helper.make_node("MatMul", ["inputs", "v"], ["h"]),

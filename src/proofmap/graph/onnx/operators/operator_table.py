@@ -173,6 +173,8 @@ CONVERTERS: dict[str, Callable[..., Any]] = {
     "HardSigmoid": lambda b, call, x: scalar_functions.hard_sigmoid(
         b, call.name, x, *call.get_all(alpha=0.2, beta=0.5)
     ),
+    "Sign": lambda b, call, x: scalar_functions.sign(b, call.name, x),
+    "Ceil": lambda b, call, x: scalar_functions.ceil(b, call.name, x),
     "Pow": _pow,
     "Log": lambda b, call, x: scalar_functions.log(b, call.name, x),
     "Greater": _greater,
