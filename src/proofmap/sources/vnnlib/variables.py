@@ -11,7 +11,7 @@ from proofmap.errors import FileError
 Shape = tuple[int, ...]
 
 _FLAT = re.compile(r"([XY])_(\d{1,8})", re.ASCII)
-_ELEMENT = re.compile(r"([A-Za-z]\w*)(?:\[([\d,]*)\])?", re.ASCII)
+_ELEMENT = re.compile(r"([A-Za-z]\w*)(?:\[([\s\d,]*)\])?", re.ASCII)
 _TENSOR_TYPE = re.compile(r"([A-Za-z]\w*)\[((?:\d{1,9}(?:,\d{1,9})*)?)\]", re.ASCII)
 _TYPES = ("real", "float32", "float64")  # in lower case; both float types are read as the network's own numbers
 _MAX_ELEMENTS = 2**27  # of a tensor: more are damage
@@ -179,8 +179,9 @@ class TensorVariables(Variables):
         if found is None or found[1] not in self.tensors:
             return None
         letter, shape = self.tensors[found[1]]
-        indices = tuple(int(n) for n in (found[2] or "").split(",") if n)
-        if len(indices) != len(shape) or any(k >= n for k, n in zip(indices, shape, strict=True)):
+        parts = found[2].split(",") if found[2] else []
+        indices = [int(n) if n.isdigit() else -1 for n in parts]
+        if len(indices) != len(shape) or any(not 0 <= k < n for k, n in zip(indices, shape, strict=True)):
             raise FileError(f"{self.where} uses {token:.80} of a tensor of shape {list(shape)}, expected its indices")
         index = 0
         for k, n in zip(indices, shape, strict=True):
