@@ -170,7 +170,7 @@ MODELS: dict[str, tuple[nn.Module, tuple[str, ...], str, bool]] = {
         "encoder",
         True,
     ),
-    "functions": (seeded(Sorting), ("aten.sort (node 'sort')", "aten.sinh (node 'sin')"), "sinh", True),
+    "functions": (seeded(Sorting), ("aten.sort (node 'sort')", "aten.sinh (node 'sinh')"), "sinh", True),
     "branches": (seeded(Branching), ("torch.export cannot follow",), "output", True),
     "numpy": (seeded(Counted), ("torch.export cannot follow",), "output", False),
     "alone": (
@@ -187,17 +187,25 @@ def inputs(n: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.rand(n, 4, 4, generator=torch.Generator().manual_seed(5)).to(dtype)
 
 
+def remainder(x: str, y: str, name: str) -> onnx.NodeProto:
+    """Return an operation without a rule that onnxruntime runs in double precision."""
+    return node("Mod", [x, "third"], [y], name=name, fmod=1)
+
+
 def foreign_file(batch: int | str = "n", *, kind: int = TensorProto.FLOAT, last: bool = False) -> onnx.ModelProto:
     """Return a file x (batch, 4, 4) -> (batch, 3): two operations without a rule, a network, and perhaps one more."""
-    cast = np.float64 if kind == TensorProto.DOUBLE else np.float32
+    double = kind == TensorProto.DOUBLE
+    cast = np.float64 if double else np.float32
     weights = {"w1": floats(6, 16), "b1": floats(6), "w2": floats(3, 6, seed=2), "b2": floats(3, seed=3)}
     constants = {name: value.astype(cast) for name, value in weights.items()}
+    if double:
+        constants["third"] = np.array(0.3, cast)
     nodes = [
         node("Flatten", ["x"], ["f"]),
-        node("Sinh", ["f"], ["s"], name="wave"),
+        remainder("f", "s", "wave") if double else node("Sinh", ["f"], ["s"], name="wave"),
         node("Gelu" if last else "Relu", ["s"], ["r"], name="bend"),
         node("Tanh", ["r"], ["t"], name="other"),
-        node("Tan", ["t"], ["g"], name="sign"),
+        remainder("t", "g", "sign") if double else node("Tan", ["t"], ["g"], name="sign"),
         node("Add", ["g", "t"], ["m"], name="meet"),
         node("Gemm", ["m", "w1", "b1"], ["h"], name="hidden", transB=1),
         node("Relu", ["h"], ["a"], name="act"),

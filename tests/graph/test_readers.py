@@ -343,7 +343,7 @@ class Foreign(File):
                 {
                     "atan": "aten.atan",
                     "cumprod": "aten.cumprod",
-                    "sin": "aten.sinh",
+                    "sinh": "aten.sinh",
                     "getitem_1": "getitem of the positions of a maximum",
                     "pow_1": "aten.pow.Tensor_Scalar with exponent 20",
                 },

@@ -231,7 +231,7 @@ def test_as_graph_takes_graphs_and_modules_only() -> None:
         (lambda x: x * torch.atan(x), "aten.atan"),
         (lambda x: x.long().float(), "aten._to_copy to torch.int64"),
         (lambda x: x.cumprod(1), "aten.cumprod"),
-        (lambda x: torch.frac(x / 2), "aten.frac"),
+        (lambda x: torch.tan(x / 2), "aten.tan"),
         (lambda x: torch.div(x, 2, rounding_mode="floor"), "aten.div.Tensor_mode with rounding_mode 'floor'"),
     ],
 )  # fmt: skip
