@@ -8,6 +8,7 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, scalar
+from proofmap.graph.builder.output_shapes import broadcast_shapes
 from proofmap.graph.ir import Node
 
 # the error analysis of curves allows for 24 rounding errors of 2, which covers underflow before such factors
@@ -37,7 +38,7 @@ def root_of_squares(b: Builder, name: str, total: str) -> str:
 
 def leaky_relu(b: Builder, name: str, x: str, slope: Tensor) -> str:
     """Add a leaky ReLU. slope: the slope below zero, one number or one for each channel (PReLU)."""
-    if torch.broadcast_shapes(b.shape(x), tuple(slope.shape)) != b.shape(x):
+    if broadcast_shapes(b.shape(x), slope.shape) != b.shape(x):
         raise ModelError(f"leaky_relu (node {name!r}) has slopes of shape {tuple(slope.shape)} for {b.shape(x)}")
     return b.add_node(name, "leaky_relu", [x], weight=slope)
 
