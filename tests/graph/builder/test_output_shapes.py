@@ -1,24 +1,10 @@
-"""Shapes of new nodes: formulas and small runs agree with the operation, and misfits are left to torch's error."""
+"""Shapes of new nodes: misfits are left to torch's error. `test_ops` compares shapes with values."""
 
 import pytest
 import torch
 
-from proofmap.graph.builder import output_shapes
 from proofmap.graph.builder.output_shapes import output_shape
 from proofmap.graph.ir import Node
-from proofmap.graph.ops import compute
-from tests.graph.test_ops import nodes
-
-
-@pytest.mark.parametrize("limit", [0, 2**22])
-def test_every_operation_has_the_shape_of_its_value(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """limit: 0 runs nothing, so that formulas and tensors without storage answer."""
-    monkeypatch.setattr(output_shapes, "_MAX_PRODUCTS", limit)
-    for node, shapes in nodes():
-        if node.op == "change":
-            continue
-        value = compute(node, *(torch.zeros(3, *shape, dtype=torch.float64) for shape in shapes))
-        assert output_shape(node, shapes) == tuple(value.shape[1:]), node
 
 
 def conv(**settings: object) -> Node:
@@ -33,7 +19,6 @@ def conv(**settings: object) -> Node:
         (Node("l", "linear", ("x",), (), torch.zeros(3, 4), torch.zeros(2)), [(4,)]),
         (conv(), [(3, 8, 8)]),
         (conv(), [(2, 2, 8)]),
-        (conv(groups=3), [(6, 8, 8)]),
         (Node("a", "add", ("x", "y"), ()), [(3,), (4,)]),
         (Node("r", "reshape", ("x",), (), attributes={"shape": (5,)}), [(3, 2)]),
     ],
