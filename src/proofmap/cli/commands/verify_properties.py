@@ -15,6 +15,7 @@ from proofmap.cli.options.shared_options import ROUNDING_NOTE, finite, tell
 from proofmap.errors import FileError, InputError
 from proofmap.explainers.explanation import format_overlap
 from proofmap.graph import Graph
+from proofmap.graph.rewrite.fixed_inputs import with_fixed_signs
 from proofmap.graph.rewrite.output_heads import as_model_outputs, shape_of_outputs, without_two_logits
 from proofmap.graph.rewrite.probability_head import SINGLE_SIGMOID
 from proofmap.runtime.progress_bar import ProgressBar
@@ -61,6 +62,8 @@ def _read(path: Path, model: Model) -> tuple[tuple[Region, ...], Graph]:
     regions = specification.regions
     graph = without_two_logits(model.graph(regions[0].lower.float()[None]))
     check_shape(path, "output", specification.output_shape, shape_of_outputs(graph))
+    ends = (torch.stack([region.lower for region in regions]), torch.stack([region.upper for region in regions]))
+    graph = with_fixed_signs(graph, ends[0].amin(0), ends[1].amax(0))
     if graph.taken_off == SINGLE_SIGMOID or not _only_compares(regions):  # a property of values, not of their order
         graph = as_model_outputs(graph)
     try:

@@ -82,6 +82,8 @@ class Builder:
         self.input = name
         self.nodes: dict[str, Node] = {name: Node(name, "input", (), tuple(shape))}
         self.missing: dict[str, str] = {}  # the operation of each placeholder without a rule
+        self.whole: set[str] = set()  # values of integer types
+        self.binary: set[str] = set()  # those of them that are 0 or 1 everywhere
         self.mixing: dict[str, ModelError] = {}  # the error of each placeholder whose value cannot be followed
         self.check_size(name, "input", shape)
 
@@ -142,6 +144,8 @@ class Builder:
         if value != last or len(self.nodes) == since or name in self.nodes or not last.startswith(f"{name}."):
             return value
         self.nodes[name] = replace(self.nodes.pop(last), name=name)
+        for values in (self.whole, self.binary):
+            values.update([name] if last in values else [])
         return name
 
     def add_unsupported(
