@@ -9,6 +9,7 @@ from proofmap.graph.builder import scalar_functions
 from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
+from proofmap.rounding.magnitudes import MAGNITUDES
 from proofmap.rules import RULES, Interval
 from proofmap.rules.signs import STEEPEST, Sign
 from tests.graph.built import built
@@ -66,6 +67,21 @@ def test_lines_hold_for_all_values_within_the_room(room: float, share: float | N
             assert bool(((y.lower <= value) & (value <= y.upper)).all())
             assert bool((lines.lower_slope * at + lines.lower_bias <= value + 1e-12).all())
             assert bool((value <= lines.upper_slope * at + lines.upper_bias + 1e-12).all())
+
+
+def test_magnitudes_bound_every_line() -> None:
+    generator = torch.Generator().manual_seed(1)
+    ends = (2 * torch.rand(2, 500, generator=generator).double() - 1).sort(0).values
+    x = Interval(ends[0], ends[1])
+    size, free = torch.maximum(ends[0].abs(), ends[1].abs()), rule().free(node_of(), x)
+    sizes = MAGNITUDES["sign"](node_of(), x)
+    for share in (0.0, 0.5, 1.0):
+        lines = rule().lines(node_of(), x, share * free.most)
+        assert lines.lower_bias is not None
+        for slope, bias in ((lines.lower_slope, lines.lower_bias), (lines.upper_slope, lines.upper_bias)):
+            assert bool((slope * size <= sizes.slopes).all())
+            assert bool((bias.abs() <= sizes.biases).all())
+    assert sizes.value is None  # nothing is rounded
 
 
 def test_the_gradient_is_largest_at_the_jump_and_never_zero() -> None:
