@@ -26,7 +26,9 @@ def node_of(at_zero: float = 0.0, room: float = 0.0) -> Node:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("ends", [(0.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (-0.0, 2.0), (1e-40, 1e-40), (-1e-7, 1.0), (1e-9, 0.1)])
+@pytest.mark.parametrize(
+    "ends", [(0.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (-0.0, 2.0), (1e-40, 1e-40), (-1e-7, 1.0), (1e-9, 0.1)]
+)
 def test_near_zero_every_value_counts(ends: tuple[float, float], dtype: torch.dtype) -> None:
     """A rounding error may move x to either side, and subnormal numbers may count as 0."""
     x = Interval(*(torch.tensor([end], dtype=dtype) for end in ends))
@@ -95,8 +97,11 @@ def test_the_gradient_is_largest_at_the_jump_and_never_zero() -> None:
 
 @pytest.mark.parametrize(
     ("scale", "shift", "at_zero"),
-    [(1.0, 0.1, 1.0), (1.0, -0.1, -1.0), (1.0, 0.0, 0.0), (3.0, 2.9, 1.0), (1.0, 1.0, None), (-1.0, 0.1, None), (1.0, 2.0, None)],
-)  # fmt: skip
+    [
+        *((1.0, 0.1, 1.0), (1.0, -0.1, -1.0), (1.0, 0.0, 0.0), (3.0, 2.9, 1.0)),
+        *((1.0, 1.0, None), (-1.0, 0.1, None), (1.0, 2.0, None)),
+    ],
+)
 def test_a_sign_of_a_moved_sign_is_one_sign(scale: float, shift: float, at_zero: float | None) -> None:
     def twice(b: Builder) -> str:
         once = scalar_functions.sign(b, "once", "input")
@@ -112,12 +117,12 @@ def test_a_sign_of_a_moved_sign_is_one_sign(scale: float, shift: float, at_zero:
     torch.testing.assert_close(graph(x), (scale * x.sign() + shift).sign())
 
 
-@pytest.mark.parametrize("function", [(scalar_functions.ceil, torch.ceil), (scalar_functions.truncate, torch.trunc)], ids=["ceil", "trunc"])
+@pytest.mark.parametrize(
+    "function", [(scalar_functions.ceil, torch.ceil), (scalar_functions.truncate, torch.trunc)], ids=["ceil", "trunc"]
+)
 def test_ceil_and_trunc_are_written_in_floors(function: tuple) -> None:  # type: ignore[type-arg]
     make, expected = function
     graph = built((4,), lambda b: make(b, "y", "input"))
     x = torch.tensor([[-2.0, -0.5, 0.0, 3.0], [-inf, 1e-40, 2.999, -1e20]], dtype=torch.float64)
     assert torch.equal(graph(x), expected(x))
     assert "floor" in {node.op for node in graph.nodes}
-
-

@@ -27,7 +27,9 @@ def rule_of(op: str) -> Wave:
 
 def multiples(dtype: torch.dtype) -> Tensor:
     """Return the floats next to the multiples of π / 2 around 0, and around some large numbers."""
-    near = torch.tensor([k * pi / 2 for k in (*range(-9, 10), 1000, -1003, 10**5, 10**6)], dtype=torch.float64).to(dtype)
+    near = torch.tensor([k * pi / 2 for k in (*range(-9, 10), 1000, -1003, 10**5, 10**6)], dtype=torch.float64).to(
+        dtype
+    )
     sides = [torch.nextafter(near, torch.full_like(near, end)) for end in (-torch.inf, torch.inf)]
     return torch.cat([near, *sides])
 

@@ -238,7 +238,7 @@ def _softmax(node: Node, x: Interval) -> Magnitudes:
 
 
 def _steps(rule: Round, node: Node, x: Interval) -> Magnitudes:
-    """Bound y = clamp(round(x / step)) or floor(x): lines cover the rounding of x / step, and y is a whole number, without error.
+    """Bound y = clamp(round(x / step)) or floor(x): lines cover the rounding of x / step, and whole y has no error.
 
     Where y is the same on the whole interval, the lines are y. Otherwise a line's slope over x is at most 4 / step, and
     its bias at most |y| + 1, plus that slope times |x| and the room.

@@ -1,7 +1,8 @@
 """Relaxation of sine and cosine on intervals of any length: the tightest lines at the interval's middle.
 
-A line s·x + b touches a wave f where f'(x) = s. The solutions repeat with period 2π. From one to the next, f is the same
-and s·x grows by 2π s. So f(x) - s·x, taken at these points, is largest at the first or at the last one in the interval.
+A line s·x + b touches a wave f where f'(x) = s. The solutions repeat with period 2π. From one to the next, f is the
+same and s·x grows by 2π s. So f(x) - s·x, taken at these points, is largest at the first or the last one in the
+interval.
 """
 
 from __future__ import annotations

@@ -10,6 +10,6 @@ from proofmap.sources.samples import Files, Samples, open_samples
 from proofmap.sources.vnnlib.specification import Box, check_shape, read_box, read_declared, read_specification
 
 __all__ = [
-    "Box", "Files", "Model", "Preparation", "Rerun", "Samples", "check_shape", "open_samples", "preparation_of", "read_box",
-    "read_declared", "read_model", "read_specification", "rerun",
+    "Box", "Files", "Model", "Preparation", "Rerun", "Samples", "check_shape", "open_samples", "preparation_of",
+    "read_box", "read_declared", "read_model", "read_specification", "rerun",
 ]  # fmt: skip

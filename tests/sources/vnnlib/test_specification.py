@@ -291,8 +291,11 @@ def test_elements_are_in_the_order_of_the_flat_tensor(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("(assert (<= (* Y[0,0] Y[0,1]) 1))", re.escape("uses (* Y[0,0] Y[0,1]), a product of variables, which is not")),
-        ("(assert (< X[0,0] 0.4))", re.escape("limits the input X[0,0] by < or >, which is not supported")),
+        (
+            "(assert (<= (* Y[0,0] Y[0,1]) 1))",
+            re.escape("uses (* Y[0,0] Y[0,1]), a product of variables"),
+        ),
+        ("(assert (< X[0,0] 0.4))", re.escape("limits the input X[0,0] by < or >, which is not")),
         ("(assert (!= X[0,0] 0.4))", re.escape("limits the input X[0,0] by < or >")),
         ("(assert (<= X[0,0] X[0,1]))", re.escape("relates X[0,0] to X[0,1], expected each input between")),
         ("(assert (<= X[0,0] Y[0,1]))", re.escape("relates X[0,0] to Y[0,1]")),
@@ -304,7 +307,10 @@ def test_elements_are_in_the_order_of_the_flat_tensor(tmp_path: Path) -> None:
         ("(assert (<= Z[0,0] 1))", re.escape("uses Z[0,0], which it does not declare")),
         ("(assert (not (<= Y[0,0] 1)))", r"contains \(not"),
         ("(assert (<= Y[0,0] 0x1))", "contains 0x1"),
-        ("(declare-network g (declare-input A real [1]) (declare-output B real [1]))", "uses the networks f and g, which"),
+        (
+            "(declare-network g (declare-input A real [1]) (declare-output B real [1]))",
+            "uses the networks f and g, which",
+        ),
         ("(declare-const X_0 Real)", "contains .declare-const X_0 Real., expected declare-network"),
         ("(vnnlib-version <2.0>)", "contains .vnnlib-version"),
         ("", "asserts nothing about the outputs"),
@@ -318,8 +324,14 @@ def test_version_2_refuses_by_name(text: str, message: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        ("(declare-input X real [1,2]) (declare-output Y real [2]) (equal-to g)", "uses equal-to, which is not supported"),
-        ("(isomorphic-to g) (declare-input X real [1,2]) (declare-output Y real [2])", "uses isomorphic-to, which is not"),
+        (
+            "(declare-input X real [1,2]) (declare-output Y real [2]) (equal-to g)",
+            "uses equal-to, which is not supported",
+        ),
+        (
+            "(isomorphic-to g) (declare-input X real [1,2]) (declare-output Y real [2])",
+            "uses isomorphic-to, which is not",
+        ),
         (
             '(declare-input X real [1,2]) (declare-hidden Z real [1,3] "relu (1)") (declare-output Y real [2])',
             "uses declare-hidden, which is not supported",

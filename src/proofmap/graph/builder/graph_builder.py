@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError
-from proofmap.graph.ir import Graph, Node
 from proofmap.graph.builder.output_shapes import broadcast_shapes, output_shape
+from proofmap.graph.ir import Graph, Node
 from proofmap.graph.rewrite.entry_axis import with_entry_axis
 from proofmap.graph.rewrite.fold import fold_constants
 from proofmap.graph.rewrite.probability_head import without_probability_head

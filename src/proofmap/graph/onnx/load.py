@@ -29,7 +29,8 @@ def load(path: str | os.PathLike[str]) -> Graph:
     The graph of a file with several inputs takes their joined vector (`Graph.parts`). pm.overlap and explainers take
     the inputs as a tuple.
 
-    If the file's input has no axis for samples, the graph adds one: an input (12, 8) with an output (1, 1) is one sample.
+    If the file's input has no axis for samples, the graph adds one: an input (12, 8) with an output (1, 1) is one
+    sample.
 
     External weights are read if they are in the folder of `path`. The number of samples may differ afterwards, even if
     the file fixes it. Operations without a rule are in one opaque node, which onnxruntime computes. Bounds

@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proofmap.errors import FileError
-from proofmap.sources.vnnlib.expressions import MAX_NUMBER, MAX_NUMBER_LENGTH, Expression, Terms, commands, split_version
+from proofmap.sources.vnnlib.expressions import (
+    MAX_NUMBER,
+    MAX_NUMBER_LENGTH,
+    Expression,
+    Terms,
+    commands,
+    split_version,
+)
 from proofmap.sources.vnnlib.variables import FlatVariables, Place, Shape, TensorVariables, Variables
 
 _MAX_CASES = 2**17  # cases of a file: an `and` of several `or` multiplies them
@@ -104,9 +111,10 @@ class Assertions:
         for case in self.cases:
             key = tuple(sorted(case.lower.items())), tuple(sorted(case.upper.items()))
             alike.setdefault(key, []).append(case)
-        least, most = (_corner(np.full(count, far), limits, join) for far, limits, join in (
-            (-inf, self.common.lower, np.maximum), (inf, self.common.upper, np.minimum)
-        ))
+        least, most = (
+            _corner(np.full(count, far), limits, join)
+            for far, limits, join in ((-inf, self.common.lower, np.maximum), (inf, self.common.upper, np.minimum))
+        )
         boxes, empty = [], None
         for cases in alike.values():
             lower, upper = _corner(least, cases[0].lower, np.maximum), _corner(most, cases[0].upper, np.minimum)

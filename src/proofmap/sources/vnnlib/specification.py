@@ -113,8 +113,9 @@ def check_shape(path: Path, what: str, declared: Shape | None, own: Shape | None
     if declared is None or own is None:
         return
     if [n for n in declared if n != 1] != [n for n in own if n != 1]:
+        expected = f"[1, {str(list(own))[1:]}"
         raise FileError(
-            f"{path} declares an {what} of shape {list(declared)}, expected [1, {str(list(own))[1:]}, that of the network"
+            f"{path} declares an {what} of shape {list(declared)}, expected {expected}, that of the network"
         )
 
 

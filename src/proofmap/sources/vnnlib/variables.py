@@ -131,7 +131,7 @@ class TensorVariables(Variables):
             case _:
                 shaped = None
         if shaped is None or _ELEMENT.fullmatch(name) is None or "[" in name:
-            raise FileError(f"{self.where} declares {str(part):.80}, expected (declare-input X float32 [1,5])")
+            raise FileError(f"{self.where} declares {part!s:.80}, expected (declare-input X float32 [1,5])")
         if more and not (len(more) == 1 and more[0].startswith('"') and more[0].endswith('"')):
             raise self._refused(f"{kind} with {more[0]!s:.80}", "a name, a type and a shape")
         letter: Literal["X", "Y"] = "X" if kind == "declare-input" else "Y"

@@ -44,9 +44,16 @@ def counting(change: Change = lambda nodes: nodes, softmax: bool = True, mask: b
         node("Cast", ["s"], ["y"], to=TensorProto.FLOAT),
     ]
     constants = {
-        **{"k": 2 * floats(2, 2, 3, 3), "b": floats(2, seed=1), "zero": ints(0), "two": ints(2), "one": ints(1)},
-        **{"depth": ints(2), "sides": np.array([0, 1], np.int64), "last": np.array(-1, np.int64)},
-        **{"first": np.array(0, np.int64), "second": np.array(1, np.int64)},
+        "k": 2 * floats(2, 2, 3, 3),
+        "b": floats(2, seed=1),
+        "zero": ints(0),
+        "two": ints(2),
+        "one": ints(1),
+        "depth": ints(2),
+        "sides": np.array([0, 1], np.int64),
+        "last": np.array(-1, np.int64),
+        "first": np.array(0, np.int64),
+        "second": np.array(1, np.int64),
         "known": np.array([[0, 1, 2], [1, 0, 0], [-1, 1, 1]], np.int32),
     }
     return make(change(nodes), (1, 3, SIDE, SIDE), constants, opset=13)
@@ -119,7 +126,10 @@ whole = replaced("count", node("ReduceSum", ["f"], ["s"], name="count", keepdims
     ("change", "message"),
     [
         (replaced("best", node("ArgMax", ["g"], ["i"], name="best", axis=1, keepdims=0)), "ArgMax"),
-        (replaced("best", node("ArgMax", ["g"], ["i"], name="best", axis=0, keepdims=0, select_last_index=1)), "ArgMax"),
+        (
+            replaced("best", node("ArgMax", ["g"], ["i"], name="best", axis=0, keepdims=0, select_last_index=1)),
+            "ArgMax",
+        ),
         (replaced("same", node("Equal", ["n", "n"], ["e"], name="same")), "Equal|Cast to type 6"),
         (replaced("same", node("Mul", ["d", "n"], ["e"], name="same")), "Mul of whole numbers|Cast to type 6"),
         (replaced("same", node("Mod", ["d", "n"], ["e"], name="same")), "Mod|Cast to type 6"),

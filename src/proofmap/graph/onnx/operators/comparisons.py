@@ -130,7 +130,9 @@ def equal(b: Builder, call: Call, x: Value, y: Value) -> str:
     # the whole part is 1 for 1 <= v < 2, and 0 for -1 < v < 1
     limits = {-1.0: -1.0, 1.0: 1.0, 2.0: 1.0}  # each with the sign that v - limit has at 0
     above = {
-        limit: _step(b, f"{call.name}.above{limit:g}", b.affine(f"{call.name}.{limit:g}", whole, None, scalar(-limit)), at)
+        limit: _step(
+            b, f"{call.name}.above{limit:g}", b.affine(f"{call.name}.{limit:g}", whole, None, scalar(-limit)), at
+        )
         for limit, at in limits.items()
     }
     is_one = b.sub(f"{call.name}.one", above[1.0], above[2.0])
@@ -151,9 +153,8 @@ def mark_whole(b: Builder, op: str, inputs: list[Any], result: Any, *, to_float:
     computed = [x for x in inputs if isinstance(x, str)]
     if not isinstance(result, str) or result in b.missing:
         return
-    if op == "Equal":
-        b.binary.add(result)
-    elif op in MOVING_OPERATORS | {"Cast"} and not to_float and computed and all(x in b.binary for x in computed):
+    kept = op in MOVING_OPERATORS | {"Cast"} and not to_float and bool(computed)
+    if op == "Equal" or (kept and all(x in b.binary for x in computed)):
         b.binary.add(result)
     whole = op in ("Equal", "OneHot") or any(x in b.whole for x in computed)
     b.whole.update([result] if whole and not to_float else [])
