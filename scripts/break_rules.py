@@ -252,7 +252,7 @@ BREAKS = [
     Break("rules/signs.py", "2.0**-17, 2.0**-118", "0.0, 0.0", SIGNS),
     Break("rules/signs.py", "y.upper + above * room", "y.upper", SIGNS),
     Break("rules/signs.py", "(x.upper, -x.lower)", "(-x.lower, x.upper)", SIGNS),
-    Break("rules/signs.py", 'return node.attributes["room"] + ', "return ", SIGNS),
+    Break("rules/signs.py", "return own + _", "return _", SIGNS),
     Break("rounding/magnitudes.py", "(signs.STEEPEST + 1) * either", "0 * either", SIGNS),
     Break("graph/operation_values.py", 'torch.where(x == 0, node.attributes["at_zero"], x.sign())', "x.sign()", SIGNS),
     Break("graph/builder/scalar_functions.py", "abs(shift) < _SIGN_SHARE * scale", "abs(shift) < 3 * scale", SIGNS),
@@ -260,8 +260,8 @@ BREAKS = [
     Break("graph/onnx/operators/comparisons.py", "{-1.0: -1.0, 1.0: 1.0", "{-1.0: 1.0, 1.0: 1.0", COUNTED),
     Break(
         "graph/onnx/operators/comparisons.py",
-        "is_one - is_zero, is_zero)\n    whole",
-        "is_one, is_zero)\n    whole",
+        "x, one - zero, zero)",
+        "x, one, zero)",
         COUNTED,
     ),
     Break("graph/rewrite/fixed_inputs.py", " & (lower.to(graph.dtype).double() == lower)", "", COUNTED),
@@ -275,7 +275,9 @@ BREAKS = [
         '["and", ["<", second, third], [">"',
         SPECIFIED,
     ),
-    Break("sources/vnnlib/assertions.py", "limits, join) for far", "limits, np.maximum) for far", SPECIFIED),
+    Break(
+        "sources/vnnlib/assertions.py", "self.common.upper, np.minimum)", "self.common.upper, np.maximum)", SPECIFIED
+    ),
     Break("sources/vnnlib/expressions.py", 'r"\\1", token)', '"", token)', SPECIFIED),
     Break("graph/builder/output_shapes.py", "d * (k - 1) - 1) // s", "d * k) // s", SHAPES_OF_NODES),
     # the lines of scalar functions
@@ -283,7 +285,9 @@ BREAKS = [
     Break(
         "rules/rounding_steps.py", "(y.upper - slope * u.upper).minimum(first)", "(y.upper - slope * u.upper)", SCALAR
     ),
-    Break("rules/rounding_steps.py", "k - slope * (k - 0.5) for", "k - slope * (k - 0.49) for", STAIRS),
+    Break(
+        "rules/rounding_steps.py", "k - slope * (k - self.early) for", "k - slope * (k - self.early + 0.01) for", STAIRS
+    ),
     Break("graph/operation_values.py", "scaled.round()", "scaled.floor()", QUANTISED),
     Break("graph/onnx/operators/quantisation.py", "float(info.min - shift)", "float(info.min)", QUANTISED),
     Break(

@@ -74,4 +74,5 @@ class Sign(Scalar):
         return Interval(torch.zeros_like(x.lower), torch.where(self.unstable(node, x)[0], inf, 0).to(x.lower))
 
     def _room(self, node: Node, x: Interval) -> Tensor:
-        return node.attributes["room"] + _RELATIVE_ROOM * torch.maximum(x.lower.abs(), x.upper.abs()) + _LEAST_ROOM
+        own: float = node.attributes["room"]
+        return own + _RELATIVE_ROOM * torch.maximum(x.lower.abs(), x.upper.abs()) + _LEAST_ROOM

@@ -60,5 +60,5 @@ def _known_shape(node: Node, inputs: Sequence[Shape]) -> Shape | None:
 def _is_cheap(node: Node, inputs: Sequence[Shape]) -> bool:
     if node.op not in _RUN:
         return False
-    shape, window = node.attributes.get("shape", ()), prod(node.attributes.get("kernel", ()))
-    return max(sum(map(prod, inputs)) * window, prod(shape)) <= _MAX_PRODUCTS
+    shape, kernel = (tuple[int, ...](node.attributes.get(name, ())) for name in ("shape", "kernel"))
+    return max(sum(map(prod, inputs)) * prod(kernel), prod(shape)) <= _MAX_PRODUCTS

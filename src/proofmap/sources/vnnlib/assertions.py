@@ -197,9 +197,8 @@ class Assertions:
 
     def _add_atom(self, cases: list[_Case], expression: Expression) -> None:
         """Add a limit of an input or a row of outputs to every case."""
-        found = self._plain_limit(expression) if type(expression) is tuple else None
-        if found is None:
-            found = self._atom(expression)
+        limit = self._plain_limit(expression) if type(expression) is tuple else None
+        found = self._atom(expression) if limit is None else limit
         if isinstance(found, Row):
             for case in cases:
                 case.rows.append(found)
@@ -228,7 +227,7 @@ class Assertions:
         if any(_is_input(self.terms.variables.find(name)) for name in names):
             return self._end(expression, low, high, names, strict)
         coefficients, constant = self._difference(low, high)
-        return Row({place.index: value for place, value in coefficients.items()}, constant, strict)
+        return Row({place.position: value for place, value in coefficients.items()}, constant, strict)
 
     def _difference(self, low: Expression, high: Expression) -> tuple[dict[Place, Fraction], Fraction]:
         """Return low - high."""
@@ -259,7 +258,7 @@ class Assertions:
             raise FileError(f"{self.where} compares two numbers, expected a variable")
         limit = -constant / factor
         self.terms.check(limit)
-        return place.index, float(limit), factor > 0
+        return place.position, float(limit), factor > 0
 
 
 def _is_input(place: Place | None) -> bool:
@@ -268,7 +267,7 @@ def _is_input(place: Place | None) -> bool:
 
 def _corner(base: NDArray[Any], limits: Mapping[int, float], join: np.ufunc) -> NDArray[Any]:
     """Return a corner of a box with more limits; `join` chooses the tighter of two."""
-    corner = base.copy()
+    corner: NDArray[Any] = base.copy()
     if limits:
         index, values = np.fromiter(limits, np.int64), np.fromiter(limits.values(), np.float64)
         corner[index] = join(corner[index], values)

@@ -18,10 +18,10 @@ _MAX_ELEMENTS = 2**27  # of a tensor: more are damage
 
 
 class Place(NamedTuple):
-    """One number of the network: an input or an output, with its index in the flat tensor."""
+    """One number of the network: an input or an output, and its position in the flat tensor."""
 
     letter: Literal["X", "Y"]
-    index: int
+    position: int
 
 
 @dataclass
@@ -76,7 +76,7 @@ class FlatVariables(Variables):
         return False
 
     def count(self, letter: Literal["X", "Y"]) -> int:
-        numbers = {place.index for place in self.places.values() if place.letter == letter}
+        numbers = {place.position for place in self.places.values() if place.letter == letter}
         if not numbers or max(numbers) != len(numbers) - 1:
             what, expected = _WHAT[letter], f"{letter}_0, {letter}_1 and so on without a gap"
             raise FileError(f"{self.where} declares {len(numbers)} {what}s, expected {expected}")
@@ -86,7 +86,7 @@ class FlatVariables(Variables):
         return None
 
     def name(self, place: Place) -> str:
-        return f"{place.letter}_{place.index}"
+        return f"{place.letter}_{place.position}"
 
     def _find(self, token: str) -> Place | None:
         return self.places.get(token)
@@ -164,7 +164,7 @@ class TensorVariables(Variables):
     def name(self, place: Place) -> str:
         (name, shape), rest, indices = (
             next((n, shape) for n, (letter, shape) in self.tensors.items() if letter == place.letter),
-            place.index,
+            place.position,
             list[int](),
         )
         for size in reversed(shape):

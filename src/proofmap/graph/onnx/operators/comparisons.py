@@ -85,10 +85,9 @@ def _step(b: Builder, name: str, x: str, at_zero: float, room: float = 0.0) -> s
 
 def one_hot(b: Builder, call: Call, index: Value, depth: Value, values: Value) -> str:
     """Add the one-hot form of an argmax over two entries."""
-    index, depth = require_computed(index), number(call, "depth", depth, 0)
     off, on = require_constant(values, "values").double().tolist()
-    steps = b.nodes[index].attributes.get("steps")
-    if steps is None or depth != 2:
+    steps = b.nodes[require_computed(index)].attributes.get("steps")
+    if steps is None or number(call, "depth", depth, 0) != 2:
         raise NoRule("of numbers other than an argmax over two entries")
     axis, rank = call.get("axis", -1), b.rank(steps) + 1
     sample = b.axis(call.name, call.op, axis, rank)
@@ -122,8 +121,8 @@ def equal(b: Builder, call: Call, x: Value, y: Value) -> str:
         raise NoRule
     if isinstance(y, Tensor):
         wanted = b.sample_constant(call.name, call.op, y, b.rank(x))
-        is_one, is_zero = ((wanted == k).double() for k in (1, 0))
-        return b.affine(call.name, x, is_one - is_zero, is_zero)
+        one, zero = ((wanted == k).double() for k in (1, 0))
+        return b.affine(call.name, x, one - zero, zero)
     whole = b.nodes[y].attributes.get("truncated")
     if whole is None:
         raise NoRule
