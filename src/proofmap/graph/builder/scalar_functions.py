@@ -95,12 +95,15 @@ def ceil(b: Builder, name: str, x: str) -> str:
 
 
 def truncate(b: Builder, name: str, x: str) -> str:
-    """Add x without its fraction: floor(max(x, 0)) - floor(max(-x, 0))."""
-    above, below = (
-        b.add_node(f"{name}.{side}", "floor", [clamp(b, f"{name}.only_{side}", part, low=0.0)])
-        for side, part in (("above", x), ("below", b.scale(f"{name}.negated", x, -1.0)))
-    )
-    return b.sub(name, above, below)
+    """Add x without its fraction: floor(max(x, 0)) - floor(max(-x, 0)).
+
+    No floor of a number from 0 is below 0. A ReLU states the fact, because bounds at a jump contain both sides of it.
+    """
+    sides = []
+    for side, part in (("above", x), ("below", b.scale(f"{name}.negated", x, -1.0))):
+        whole = b.add_node(f"{name}.{side}.floor", "floor", [clamp(b, f"{name}.{side}.only", part, low=0.0)])
+        sides.append(clamp(b, f"{name}.{side}", whole, low=0.0))
+    return b.sub(name, *sides)
 
 
 def threshold(b: Builder, name: str, x: str, limit: float, value: float) -> str:
