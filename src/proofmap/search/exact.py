@@ -38,6 +38,7 @@ from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.branch_and_bound import branch_and_bound
 from proofmap.search.frontier import SearchResult, StoppingRule
 from proofmap.search.input_splitting import InputSplittingProblem, split_inputs, varying_variables
+from proofmap.search.neuron_splitting import NeuronSplittingProblem, split_neurons
 from proofmap.search.parallel import concurrent_searches, run_searches
 from proofmap.search.unstable_units import Units, build_units, has_units
 
@@ -216,6 +217,11 @@ class _Sample:
             found = _without_bounds(self.value, why)
             if units is not None:
                 found = branch_and_bound(units, SampleBalls(self.balls), self.value.clone(), first, self._offer, report)
+            elif why == "units" and not few:
+                neurons = NeuronSplittingProblem(
+                    self.graph, self.balls, self.forms, self.hidden, self.available, self.rigorous
+                )
+                found = split_neurons(neurons, known.double(), self.value.clone(), rule, self._offer, report)
             if few and found.stopped in ("time", "memory", "units"):
                 problem = InputSplittingProblem(
                     self.graph, self.balls, self.forms, self.available, varying, self.rigorous
