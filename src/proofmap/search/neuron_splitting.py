@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 import torch
@@ -27,7 +27,7 @@ from proofmap.bounds.engine import bound_nodes
 from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.bounds.method import Plan
 from proofmap.bounds.state import BoundState
-from proofmap.errors import BoundError, RoomError
+from proofmap.errors import RoomError
 from proofmap.graph import Graph
 from proofmap.graph.ir import Node
 from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
@@ -218,7 +218,9 @@ class PartBounder:
     def intervals(self, state: BoundState) -> Interval:
         """Return the intervals (C, H) of the hidden nodes."""
         every = {node.name: state.interval(node.name) for node in self.entries.nodes}
-        return Interval(*(self.entries.join({n: getattr(x, end) for n, x in every.items()}) for end in ("lower", "upper")))
+        return Interval(
+            *(self.entries.join({n: getattr(x, end) for n, x in every.items()}) for end in ("lower", "upper"))
+        )
 
     def start(self, state: BoundState) -> Parameters:
         """Return the default slopes, and multipliers 0."""
@@ -271,20 +273,20 @@ class PartBounder:
         bias = bias + error + (end.flatten(1) @ self.ball.x.flatten())
         return end.flatten(1), bias, torch.cat(mean, 1)
 
-    def ends_of_multipliers(self, x: Interval, multipliers: Tensor) -> Tensor:
-        """Return the bias (C,) of multipliers (C, H): -γ⁺ l - γ⁻ u, with its rounding errors."""
-        bias = -(multipliers.clamp(min=0) * x.lower).sum(1) - (multipliers.clamp(max=0) * x.upper).sum(1)
+    def with_multipliers(self, bias: Tensor, x: Interval, multipliers: Tensor) -> Tensor:
+        """Add to biases (C,) those of multipliers (C, H), -γ⁺ l - γ⁻ u, with the rounding errors of these sums."""
+        ends = -(multipliers.clamp(min=0) * x.lower).sum(1) - (multipliers.clamp(max=0) * x.upper).sum(1)
         if self.rigorous:
-            size = (multipliers.abs() * torch.maximum(x.lower.abs(), x.upper.abs())).sum(1)
-            bias = bias + SUM_MARGIN * gamma(multipliers.shape[1] + EXTRA_ERRORS, FLOAT64_UNIT) * (size + bias.abs())
-        return bias
+            size = (multipliers.abs() * torch.maximum(x.lower.abs(), x.upper.abs())).sum(1) + bias.abs()
+            ends = ends + SUM_MARGIN * gamma(multipliers.shape[1] + EXTRA_ERRORS, FLOAT64_UNIT) * size
+        return bias + ends
 
     def bound(
         self, state: BoundState, x: Interval, row: Tensor, choice: Parameters, member: Tensor | None
     ) -> BoundForms:
         """Bound one row of each part, on a member (C,) or on B."""
         form, bias, _ = self.forms(state, row, choice.slopes, choice.multipliers)
-        bias = bias + self.ends_of_multipliers(x, choice.multipliers)
+        bias = self.with_multipliers(bias, x, choice.multipliers)
         swing, delta = self.balls.maximise(form, member)
         return BoundForms(form, bias, bias + swing, delta)
 
@@ -305,7 +307,7 @@ class PartBounder:
                 form, bias, mean = self.forms(state, row, leaves, g)
             with torch.no_grad():
                 swing, delta = self.balls.maximise(form.detach(), member)
-                whole = bias.detach() + self.ends_of_multipliers(x, g.detach())
+                whole = self.with_multipliers(bias.detach(), x, g.detach())
             now = BoundForms(form.detach(), whole, whole + swing, delta)
             given = Parameters({name: one.detach() for name, one in leaves.items()}, g.detach())
             if best is None:
@@ -392,7 +394,9 @@ class NeuronTree:
         for row in torch.arange(count, device=x.lower.device).split(self.batch):
             part = Interval(x.lower.expand(len(row), -1), x.upper.expand(len(row), -1))
             state = bounder.state(bounder.entries.intervals(part), len(row))
-            self._add_parts(state, row, bounder.start(state), None, self.frontier.known.expand(len(row), -1), _ROOT_STEPS)
+            self._add_parts(
+                state, row, bounder.start(state), None, self.frontier.known.expand(len(row), -1), _ROOT_STEPS
+            )
 
     def split_leaves(self) -> None:
         """Split the most urgent parts at an entry each."""
