@@ -13,11 +13,13 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap import Graph
 from proofmap.attack.lower_bounds import attack_lower_bounds
+from proofmap.bounds.backsubstitution import backsubstitute_with_errors
 from proofmap.graph.ops import compute
 from proofmap.rules import Interval
-from proofmap.search.frontier import MEMBER_GAP_DIVISOR, SearchResult, StoppingRule
+from proofmap.search.frontier import MEMBER_GAP_DIVISOR, Frontier, SearchResult, StoppingRule
 from proofmap.search.neuron_splitting import (
     NeuronSplittingProblem,
+    NeuronTree,
     Parameters,
     PartBounder,
     split_neurons,
@@ -161,6 +163,44 @@ def test_entries_are_split_at_kinks_or_in_the_middle() -> None:
     assert at.sum() == entries.count - entries.sizes[relu]
     stable = entries.split_points(Interval(x.lower + 2, x.upper))[0]
     assert stable.tolist() == [2.0] * entries.count
+
+
+def test_the_halves_of_a_part_cover_it() -> None:
+    one, generator = case("product"), torch.Generator().manual_seed(0)
+    asked = problem(one)
+    known, rule = torch.zeros(one.family.members, dtype=torch.float64), StoppingRule(1.0, inf, BUDGET)
+    same = torch.zeros(one.family.members, dtype=torch.bool)
+    tree = NeuronTree(asked, Frontier(known, known, same, rule, lambda *_: known), rule)
+    whole, entry = root(asked, tree.bounder), torch.arange(tree.bounder.entries.count)
+    x = Interval(whole.lower.expand(len(entry), -1), whole.upper.expand(len(entry), -1))
+    lower, upper, both = tree.halves(x, entry)
+    assert both.tolist() == 2 * entry.tolist()
+    share = torch.rand(50, 1, len(entry), generator=generator, dtype=torch.float64)
+    value = x.lower + share * (x.upper - x.lower)  # (50, C, H)
+    inside = [((value >= lower[part]) & (value <= upper[part])).all(2) for part in (entry, entry + len(entry))]
+    assert bool((inside[0] | inside[1]).all())
+    moves = (whole.lower < whole.upper)[0]
+    assert not bool((inside[0] & inside[1])[:, moves].any())
+
+
+def test_rows_pay_for_the_rounding_errors_of_multipliers() -> None:
+    asked = problem(case("product"), rigorous=True)
+    bounder = PartBounder(asked)
+    state = bounder.state(bounder.entries.intervals(root(asked, bounder)), 1)
+    start, row = bounder.start(state), torch.zeros(1, dtype=torch.int64)
+    graph = bounder.graph
+    form = asked.rows[row].unflatten(1, graph[graph.output].shape)
+
+    def error(added: dict[str, Tensor]) -> float:
+        args = graph, graph.output, form, row, state.relaxations, lambda *_: None, state.rounding
+        return float(backsubstitute_with_errors(*args, added)[2])
+
+    for node in bounder.entries.nodes:
+        far = {node.name: torch.full((1, *node.shape), 1e3, dtype=torch.float64)}
+        assert error(far) > 10 * error({})
+    x = bounder.intervals(state)
+    bias, many = torch.zeros(1, dtype=torch.float64), torch.ones_like(start.multipliers)
+    assert float(bounder.with_multipliers(bias, x, many)) > -float(x.lower.sum())
 
 
 def searched(

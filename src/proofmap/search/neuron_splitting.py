@@ -406,7 +406,7 @@ class NeuronTree:
             return
         x = to_float64(Interval(part["lower"], part["upper"]))
         choice = self._parameters(part)
-        lower, upper, both = self._halves(x, self._chosen(part, x, choice))
+        lower, upper, both = self.halves(x, self._chosen(part, x, choice))
         state = self.bounder.state(self.bounder.entries.intervals(Interval(lower, upper)), len(both))
         member = self._targets(part["value"])[both]
         self._add_parts(state, row[both], choice.pick(both), member, part["value"][both], _PART_STEPS)
@@ -420,14 +420,13 @@ class NeuronTree:
         excess = value - self.frontier.thresholds
         return torch.where(excess[:, 0] > 0, 0, excess.argmax(1))
 
-    def _halves(self, x: Interval, entry: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def halves(self, x: Interval, entry: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Split each part at an entry (C,): (lower, upper, part) of the halves below, then above the split point."""
         count = len(entry)
         row = torch.arange(count, device=entry.device)
         at = self.bounder.entries.split_points(x)[row, entry]
         lower, upper = x.lower.repeat(2, 1), x.upper.repeat(2, 1)
-        upper[row, entry] = at
-        lower[row + count, entry] = at
+        upper[row, entry] = lower[row + count, entry] = at
         return lower, upper, row.repeat(2)
 
     def _chosen(self, part: Mapping[str, Tensor], x: Interval, choice: Parameters) -> Tensor:
@@ -437,7 +436,7 @@ class NeuronTree:
         known = part["value"].gather(1, member[:, None])[:, 0]
         totals = []
         for column in ahead.unbind(1):
-            lower, upper, both = self._halves(x, column.clamp(min=0))
+            lower, upper, both = self.halves(x, column.clamp(min=0))
             state = bounder.state(bounder.entries.intervals(Interval(lower, upper)), len(both))
             here = bounder.intervals(state)
             value = bounder.bound(state, here, part["row"][both], choice.pick(both), member[both]).value
