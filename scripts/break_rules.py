@@ -212,7 +212,7 @@ RELAXED = "tests/search/test_beta_crown.py"
 INTERVALS = "tests/search/test_unit_intervals.py"
 FOREST = "tests/search/test_tightening.py"
 STRAIGHT = "tests/search/test_lp.py"
-NEURONS = "tests/search/test_neuron_splitting.py"
+NEURONS = "tests/search/neurons/test_neuron_splitting.py"
 LEAVES = "tests/search/test_frontier.py"
 SEARCH = "tests/search/test_branch_and_bound.py"
 CLOSE = "tests/search/test_exact.py"
@@ -1451,32 +1451,32 @@ BREAKS = [
     ),
     # splits of the inputs of any operation
     Break(
-        "search/neuron_splitting.py",
+        "search/neurons/part_bounder.py",
         "multipliers.clamp(min=0) * x.lower",
         "multipliers.clamp(min=0) * x.upper",
         NEURONS,
     ),
     Break(
-        "search/neuron_splitting.py",
+        "search/neurons/part_bounder.py",
         "multipliers.clamp(max=0) * x.upper",
         "multipliers.clamp(max=0) * x.lower",
         NEURONS,
     ),
     Break(
-        "search/neuron_splitting.py",
+        "search/neurons/neuron_splitting.py",
         "upper[row, entry] = lower[row + count, entry] = at",
         "upper[row, entry], lower[row + count, entry] = at, (at + x.upper[row, entry]) / 2",
         NEURONS,
     ),
     Break(
-        "search/neuron_splitting.py",
+        "search/neurons/neuron_splitting.py",
         "upper[row, entry] = lower[row + count, entry] = at",
-        "upper[row + count, entry] = lower[row, entry] = at",
+        "lower[row, entry] = lower[row + count, entry] = at",
         NEURONS,
     ),
-    Break("search/neuron_splitting.py", "best = torch.where(far < distance, kink, best)", "pass", NEURONS),
-    Break("search/neuron_splitting.py", "value = torch.fmin(value, above)", "pass", NEURONS),
-    Break("search/neuron_splitting.py", "ends = ends + SUM_MARGIN", "ends = ends - SUM_MARGIN", NEURONS),
+    Break("search/neurons/part_bounder.py", "best = torch.where(far < distance, kink, best)", "pass", NEURONS),
+    Break("search/neurons/neuron_splitting.py", "value = torch.fmin(value, above)", "pass", NEURONS),
+    Break("search/neurons/part_bounder.py", "ends = ends + SUM_MARGIN", "ends = ends - SUM_MARGIN", NEURONS),
     Break(
         "bounds/backsubstitution.py",
         "form = (form.dense() if isinstance(form, WindowForms) else form) + more",
@@ -1487,6 +1487,12 @@ BREAKS = [
         "bounds/backsubstitution.py",
         "error = error + rounding.row_error(node, more, owner, first=False, paid_products=-1)",
         "pass",
+        NEURONS,
+    ),
+    Break(
+        "search/neurons/part_bounder.py",
+        "(end.flatten(1) @ self.ball.x.flatten()) + self.offset[row]",
+        "(end.flatten(1) @ self.ball.x.flatten())",
         NEURONS,
     ),
     # leaves

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from math import inf
 from typing import Any
@@ -17,13 +18,8 @@ from proofmap.bounds.backsubstitution import backsubstitute_with_errors
 from proofmap.graph.ops import compute
 from proofmap.rules import Interval
 from proofmap.search.frontier import MEMBER_GAP_DIVISOR, Frontier, SearchResult, StoppingRule
-from proofmap.search.neuron_splitting import (
-    NeuronSplittingProblem,
-    NeuronTree,
-    Parameters,
-    PartBounder,
-    split_neurons,
-)
+from proofmap.search.neurons.neuron_splitting import NeuronTree, split_neurons
+from proofmap.search.neurons.part_bounder import NeuronSplittingProblem, Parameters, PartBounder
 from proofmap.verify.objective import forms_of
 from tests.bounds.setting import BUDGET
 from tests.models import Apply, Attention, Join
@@ -152,6 +148,18 @@ def test_multipliers_tighten_a_bound() -> None:
     torch.testing.assert_close(again.value, best.value)
 
 
+def test_offsets_are_added_to_rows() -> None:
+    one = case("product")
+    asked = problem(one)
+    moved = PartBounder(replace(asked, offset=torch.tensor([0.5, -2.0], dtype=torch.float64)))
+    plain, row = PartBounder(asked), torch.tensor([0, 1])
+    known = plain.entries.intervals(root(asked, plain))
+    state = plain.state({name: x.pick([0, 0]) for name, x in known.items()}, 2)
+    x = plain.intervals(state)
+    first, second = (bounder.bound(state, x, row, bounder.start(state), None) for bounder in (plain, moved))
+    torch.testing.assert_close(second.value - first.value, torch.tensor([0.5, -2.0], dtype=torch.float64))
+
+
 def test_entries_are_split_at_kinks_or_in_the_middle() -> None:
     entries = PartBounder(problem(case("product"))).entries
     assert [node.size for node in entries.nodes] == entries.sizes
@@ -247,7 +255,7 @@ def test_a_search_closes_networks_with_products_and_smooth_functions(name: str, 
 def test_a_search_splits_until_its_memory_is_used_up() -> None:
     one = case("attention")
     root_only, low = searched(one, memory=0)
-    found, _ = searched(one, memory=2**17)
+    found, _ = searched(one, memory=2**16)
     assert root_only.stopped == found.stopped == "memory"
     assert root_only.parts == len(one.forms)
     assert bool((found.upper >= low).all())
