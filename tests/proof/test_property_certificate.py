@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -81,6 +82,21 @@ def test_a_counterexample_is_certified_in_the_case_that_it_meets(folder: Path) -
     for point, why in (([0.5, 0.15], "not shown to meet"), ([0.6, 0.125], "in no box")):
         with pytest.raises(BoundError, match=why):
             certify_property(graph, path, point=np.array(point, np.float32))
+
+
+def test_a_network_that_was_simplified_for_a_box_is_not_exported(folder: Path) -> None:
+    """Its certificate is about the user's file; if the checker cannot read that file, there is none."""
+    path = written(folder, [({1: "1"}, ">=", "0.45")])
+    graph = graph_of(folder / "net.onnx", path)
+    assert certify_property(replace(graph, file=None), path, file=graph.file).network is None
+    assert certify_property(replace(graph, file=None), path).exported is not None  # a network from memory
+    model = onnx.load(folder / "net.onnx")
+    model.graph.node.append(onnx.helper.make_node("Identity", ["x"], ["unused"]))
+    onnx.save(model, folder / "net.onnx")
+    graph = graph_of(folder / "net.onnx", path)
+    assert "was exported from an ONNX file" in str(certify_property(graph, path).exported)
+    with pytest.raises(BoundError, match=r"cannot be exported for all inputs.*the checker cannot read that file"):
+        certify_property(replace(graph, file=None), path, file=graph.file)
 
 
 def test_limits_are_kept_and_named(folder: Path) -> None:

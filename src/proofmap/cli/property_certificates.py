@@ -11,7 +11,7 @@ from proofmap.errors import InputError
 from proofmap.graph import Graph
 from proofmap.proof.halving_tree import ProofLimits
 from proofmap.proof.property_certificate import certify_property
-from proofmap.sources import Preparation
+from proofmap.sources import Model
 from proofmap.verify.property import PropertyAnswer
 
 
@@ -35,14 +35,15 @@ def check(certificate: Path | None, inputs: Sequence[Path], *, boxed: bool) -> N
 
 
 def write(
-    graph: Graph, path: Path, answer: PropertyAnswer, method: Method, preparation: Preparation, certificate: Path
+    graph: Graph, path: Path, answer: PropertyAnswer, method: Method, model: Model, certificate: Path
 ) -> tuple[dict[str, Any] | None, str]:
     """Write the certificate of an answer; return a record for programs, and lines for people."""
     if answer.verdict == "unknown":
         return None, "no certificate: the property is neither proven nor refuted"
-    point = None if answer.point is None else values_of(answer.point, preparation)
+    point = None if answer.point is None else values_of(answer.point, model.preparation)
     limits = ProofLimits() if method.search is None else ProofLimits(seconds=method.search.seconds)
-    made = certify_property(graph, path, point=point, limits=limits)
+    own = model.network.file if isinstance(model.network, Graph) else None
+    made = certify_property(graph, path, point=point, limits=limits, file=own)
     files = [str(file) for file in made.save(certificate)]
     size = len(made.content)
     record = {"file": files[0], "model": files[1], "property": files[2], "bytes": size, "exported": made.exported}

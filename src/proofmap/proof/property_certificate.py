@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from proofmap.errors import BoundError, InputError
 from proofmap.graph import Graph
+from proofmap.graph.ir import ModelFile
 from proofmap.graph.rewrite.output_heads import forms_of_outputs
 from proofmap.inputs.ball import Ball
 from proofmap.proof import check
@@ -83,18 +84,24 @@ class PropertyCertificate:
 
 
 def certify_property(
-    graph: Graph, path: Path, *, point: Array | None = None, limits: ProofLimits | None = None
+    graph: Graph,
+    path: Path,
+    *,
+    point: Array | None = None,
+    limits: ProofLimits | None = None,
+    file: ModelFile | None = None,
 ) -> PropertyCertificate:
     """Prove that the property of a VNN-LIB file holds for a network, in steps that the checker can repeat.
 
     Args:
         point: A violation (inputs,) in the order of the file; None: prove that the property holds.
         limits: The number of parts and the time.
+        file: The user's file. A graph that was simplified for the boxes has none, and must not be exported.
 
     Raises:
         BoundError: The proof exceeds the limits, or the checker cannot read the network or the property.
     """
-    model = _file_of(graph)
+    model = _file_of(graph, file)
     claim: dict[str, Any] = {
         "format": "proofmap-certificate",
         "version": 6,
@@ -121,16 +128,18 @@ def certify_property(
         ) from error
 
 
-def _file_of(graph: Graph) -> Certified:
+def _file_of(graph: Graph, file: ModelFile | None) -> Certified:
     """Return the user's file, whose inputs the property is about, or an export of the network."""
-    prepare = {} if graph.file is None or graph.file.prepare is None else dict(graph.file.prepare)
+    own = graph.file or file
+    prepare = {} if own is None or own.prepare is None else dict(own.prepare)
     if prepare.get("mean") is not None or prepare.get("std") is not None:
         raise InputError("got a mean or std with a certificate of a property, expected none: it is about file inputs")
     with refusing():
-        model = Certified.of(graph)
-    if model.exported_from is not None and prepare.get("layout") == "NHWC":
+        model = Certified.of(graph if own is None else replace(graph, file=own))
+    if model.exported_from is not None and (prepare.get("layout") == "NHWC" or graph.file is not own):
         raise BoundError(
-            "a certificate of a property is about the inputs of the file, and this network has to be exported"
+            f"a certificate of a property is about the inputs of the model's own file, because this network cannot be "
+            f"exported for all inputs in their order: {model.exported_from['because']}"
         )
     return Certified(model.data, None, model.path, model.exported_from)
 
