@@ -84,6 +84,18 @@ def test_a_counterexample_is_certified_in_the_case_that_it_meets(folder: Path) -
             certify_property(graph, path, point=np.array(point, np.float32))
 
 
+def test_a_point_at_a_decimal_corner_is_moved_into_the_box(folder: Path) -> None:
+    """Proofmap reads 0.1 as the nearest float64 number, which is above 1/10; 0.3 is read as a smaller number."""
+    box = Region(["0.25", "0.3"], ["0.5", "0.6"], [[({1: "1"}, ">=", "0.15")]])
+    path = folder / "p.vnnlib"
+    path.write_text(text_of([box], 2))
+    made = certify_property(graph_of(folder / "net.onnx", path), path, point=np.array([0.5, 0.3]))
+    assert Fraction(made.arrays["point.npy"][1]) >= Fraction("0.3") > Fraction(0.3)
+    path.write_text(text_of([replace(box, lower=["0.25", "-0.1"], upper=["0.5", "0.1"])], 2))
+    made = certify_property(graph_of(folder / "net.onnx", path), path, point=np.array([0.5, 0.1]))
+    assert Fraction(made.arrays["point.npy"][1]) <= Fraction("0.1") < Fraction(0.1)
+
+
 def test_a_network_that_was_simplified_for_a_box_is_not_exported(folder: Path) -> None:
     """Its certificate is about the user's file; if the checker cannot read that file, there is none."""
     path = written(folder, [({1: "1"}, ">=", "0.45")])

@@ -5,10 +5,12 @@ Boxes with few inputs are halved. A box with many inputs is divided by the signs
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ from proofmap.storage.records import write_atomic
 from proofmap.text.wording import plural
 
 _MAX_HALVED_INPUTS = 24  # moving inputs up to which boxes are halved; with more, the signs of units divide them
+_DECIMAL_ROUNDING = 2.0**-48  # a point may be outside of a box by this share, because the box was read in float64
 _ROUNDING_SHARE = 1.25  # as for decisions: trees grow until this share of the rounding errors is left below 0
 _TREE_MARGIN = 2.0**-20  # share of a case's largest term by which the tree's bound must be below 0
 
@@ -115,8 +118,8 @@ def certify_property(
         claim["property"] = {"sha256": statement.sha256}
         read = check.PropertyClaim.read({}, claim, model.data, path)
         if point is not None:
-            arrays = {"point.npy": np.ascontiguousarray(point, dtype=np.float64).reshape(-1)}
-            return _checked({**claim, "case": _case_of(read, arrays["point.npy"])}, arrays, model, path)
+            case, exact = _case_of(read, np.ascontiguousarray(point, dtype=np.float64).reshape(-1))
+            return _checked({**claim, "case": case}, {"point.npy": exact}, model, path)
         limits = limits or ProofLimits()
         arrays = _proof(graph, read.network, statement, limits)
     try:
@@ -151,20 +154,34 @@ def _checked(claim: dict[str, Any], arrays: dict[str, Array], model: Certified, 
     return PropertyCertificate(claim, arrays, network, proven, path, model.path)
 
 
-def _case_of(claim: check.PropertyClaim, point: Array) -> list[int]:
-    """Return the first case, and its box, that the checker accepts the point for."""
+def _case_of(claim: check.PropertyClaim, point: Array) -> tuple[list[int], Array]:
+    """Return the first case, and its box, that the checker accepts the point for; and the point exactly in the box."""
     why = "the point is in no box"
     for b, box in enumerate(claim.statement.boxes):
+        exact = np.array([_between(*ends) for ends in zip(point.tolist(), box.lower, box.upper, strict=True)])
+        if (np.abs(exact - point) > _DECIMAL_ROUNDING * (1 + np.abs(point))).any():
+            continue
         for c in range(len(box.cases)):
-            refused = _refused(claim, [b, c], point)
+            refused = _refused(claim, [b, c], exact)
             if refused is None:
-                return [b, c]
-            if "not in its box" in refused:
-                break
+                return [b, c], exact
             why = refused
     raise BoundError(
         f"the counterexample has no certificate: {why}; its outputs may be within rounding errors of the unsafe case"
     )
+
+
+def _between(value: float, lower: Fraction, upper: Fraction) -> float:
+    """Return the nearest float64 number between two decimals; if they are equal, the number nearest to both."""
+    if lower == upper:
+        return float(lower)
+    if Fraction(value) < lower:
+        near = float(lower)
+        return near if Fraction(near) >= lower else math.nextafter(near, math.inf)
+    if Fraction(value) > upper:
+        near = float(upper)
+        return near if Fraction(near) <= upper else math.nextafter(near, -math.inf)
+    return value
 
 
 def _refused(claim: check.PropertyClaim, case: list[int], point: Array) -> str | None:
