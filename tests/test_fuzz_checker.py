@@ -20,6 +20,7 @@ from fuzz.checker.makers import SELDOM, USUAL
 from fuzz.checker.sketch import Sketch
 from fuzz.hunting.draw import Draw, Undrawn
 from proofmap.proof import check as checker
+from tests.proof.making import npy
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "fuzz_checker.py"
 
@@ -71,7 +72,7 @@ def test_an_answer_that_is_false_is_seen() -> None:
     assert not properties.lie(held, holds=True)
     box = checker.PropertyFile.read(held.x).boxes[0]
     point = np.array([float(low + high) / 2 for low, high in zip(box.lower, box.upper, strict=True)])
-    other = replace(held, members=[("point.npy", forgeries.npy(point))])
+    other = replace(held, members=[("point.npy", npy(point))])
     assert "violates nothing" in properties.lie(other, holds=False)
 
 

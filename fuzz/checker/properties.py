@@ -24,7 +24,7 @@ import onnx
 from onnx import numpy_helper
 
 from fuzz.checker import forgeries
-from fuzz.checker.forgeries import Bundle, Change, npy
+from fuzz.checker.forgeries import Bundle, Change
 from fuzz.checker.trial import Finding, Trial
 from fuzz.hunting.draw import Draw, Undrawn
 from proofmap.errors import FileError
@@ -32,7 +32,7 @@ from proofmap.proof import check as checker
 from proofmap.sources.vnnlib.assertions import Assertions, Row
 from tests.bounds.exact import exact_depth
 from tests.graph.onnx.files import Array
-from tests.proof.making import mlp_file
+from tests.proof.making import mlp_file, npy
 from tests.proof.properties import drawn_property, exactly_at, point_members, property_members, text_of
 
 BASES = 24
@@ -57,7 +57,7 @@ def base(number: int) -> Bundle:
                 members = point_members(model, text, [0, 0], random.uniform(low, high).astype(np.float32))
             bundle = Bundle(list(members.items()), model.read_bytes(), text.encode())
             try:
-                checker.read_claim(bundle.proof(), bundle.model, path)
+                checker.read_certificate(bundle.proof(), bundle.model, path)
             except checker.Rejected:
                 continue
             return bundle
@@ -144,8 +144,8 @@ def text_changed(draw: Draw, one: Bundle) -> Bundle:
     elif kind == 5:
         text = text.replace("(assert (or", draw.pick(["(assert (and", "(assert (or (and", "(assert (not"]), 1)
     else:
-        at = draw.whole(0, len(text) - 1)
-        text = text[:at] + draw.pick("0123456789.-()XY_;<>= \r\n|") + text[at + draw.whole(0, 1) :]
+        place = draw.whole(0, len(text) - 1)
+        text = text[:place] + draw.pick("0123456789.-()XY_;<>= \r\n|") + text[place + draw.whole(0, 1) :]
     return replace(one, x=text.encode())
 
 
@@ -218,7 +218,8 @@ def judged(seed: int) -> Trial:
         path = Path(folder) / "p.vnnlib"
         path.write_bytes(one.x)
         try:
-            claim = checker.read_claim(one.proof(), one.model, path)
+            claim = checker.read_certificate(one.proof(), one.model, path)
+            assert isinstance(claim, checker.PropertyClaim)
             why = lie(one, holds=claim.holds)
         except checker.Rejected as error:
             return Trial({"properties": 1, "rejected": 1}, str(error))

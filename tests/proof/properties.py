@@ -63,7 +63,7 @@ def drawn_property(random: np.random.Generator, layers: list[tuple[Array, Array]
                 value = sum(float(v) * value_at(layers, middle)[k] for k, v in form.items())
                 case.append((form, str(random.choice(["<=", "<"])), f"{value + random.normal() * 0.4 + shift:.5f}"))
             cases.append(case)
-        regions.append(Region(*texts, cases))
+        regions.append(Region(texts[0], texts[1], cases))
     return regions
 
 
@@ -118,7 +118,8 @@ def property_members(
     network = checker.read_network(model, (statement.inputs,))
     halvings, parts = list[int](), list[tuple[list[Any], Array, Array]]()
     for box in statement.boxes:
-        _halve(box.cases, *box.ends, depth, random, halvings, parts)
+        low, high = box.ends
+        _halve(box.cases, low, high, depth, random, halvings, parts)
     weights, members = list[list[int]](), dict[str, bytes]()
     width = max(len(case) for box in statement.boxes for case in box.cases)
     for number, (cases, low, high) in enumerate(parts):
@@ -170,7 +171,7 @@ def _halve(
     for side in (0, 1):
         ends = [low.copy(), high.copy()]
         ends[1 - side][axis] = (low[axis] + high[axis]) / 2
-        _halve(cases, *ends, depth - 1, random, halvings, parts)
+        _halve(cases, ends[0], ends[1], depth - 1, random, halvings, parts)
 
 
 def _best(

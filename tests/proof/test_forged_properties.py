@@ -41,7 +41,7 @@ def honest(folder: Path, text: str = TEXT) -> Members:
 
 def answer(folder: Path, members: Members, text: str | bytes = TEXT) -> checker.PropertyClaim:
     (folder / "p.vnnlib").write_bytes(text if isinstance(text, bytes) else text.encode())
-    claim = checker.read_claim(write(folder / "a.proof", members), folder / "net.onnx", folder / "p.vnnlib")
+    claim = checker.read_certificate(write(folder / "a.proof", members), folder / "net.onnx", folder / "p.vnnlib")
     assert isinstance(claim, checker.PropertyClaim)
     return claim
 

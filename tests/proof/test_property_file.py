@@ -32,10 +32,8 @@ def test_boxes_and_cases_are_read_exactly() -> None:
 def test_the_tightest_limits_count_and_empty_boxes_do_not() -> None:
     ors = "(assert (or (and (<= X_0 0) (>= X_0 0) (<= Y_0 0)) (and (<= X_0 -2) (<= Y_0 1)) (<= Y_0 2)))"
     boxes = read(f"{NAMES}{ENDS}{ors}").boxes
-    assert [(box.lower[0], box.upper[0], box.cases[0][0].constant) for box in boxes] == [
-        (0, 0, 0),
-        (-1, Fraction(1, 10), -2),
-    ]
+    found = [[float(end) for end in (box.lower[0], box.upper[0], box.cases[0][0].constant)] for box in boxes]
+    assert found == [[0.0, 0.0, 0.0], [-1.0, 0.1, -2.0]]
 
 
 def test_terms_are_sums_and_products() -> None:

@@ -2502,19 +2502,25 @@ class Claim(SimpleNamespace):
         return self
 
 
-def read_claim(certificate: Any, model: Any, given: Any) -> Any:
+def read_claim(certificate: Any, model: Any, given: Any) -> Claim:
     """The claim of a certificate, every number of it proven; raise Rejected where one is not."""
+    with _sentence():
+        return Claim.read(certificate, model, given).prove()
+
+
+def read_certificate(certificate: Any, model: Any, given: Any) -> Claim | PropertyClaim:
+    """The same for certificates of all kinds: one of a property says so."""
     with _sentence():
         members = read_members(certificate)
         claim = json.loads(members.pop("claim.json"), object_pairs_hook=_unique)
         if "property" in claim:
             return PropertyClaim.read(members, claim, model, given).prove()
-        return Claim.read(certificate, model, given).prove()
+    return read_claim(certificate, model, given)
 
 
 def check(certificate: Any, model: Any, given: Any) -> str:
     """Prove every claim of a certificate anew, for this model and input; raise Rejected at the first that fails."""
-    return "\n".join(words(read_claim(certificate, model, given)))
+    return "\n".join(words(read_certificate(certificate, model, given)))
 
 
 # Part 10. The dossier. Every member that a person reads is written again from the certificates, and compared byte for
@@ -3176,7 +3182,7 @@ class Boxes(Prover):
     @staticmethod
     def forms_at_once(network: Network) -> int:
         """The number of forms that are bounded at once, each with ends of its own of every node."""
-        return max(1, ENTRIES // 8 // sum(node.count for node in network.nodes))
+        return max(1, int(ENTRIES // 8 // sum(node.count for node in network.nodes)))
 
     def suprema(self, forms: Forms) -> Array:
         """The largest <A, δ> for A (s, R) over the boxes around their middles, rounded up: (1, R)."""
@@ -3483,7 +3489,7 @@ def main(arguments: list[str], program: str = "python check.py") -> int:
             verdict, proven = check_dossier(*arguments)
             say(verdict)
             return 0 if proven else 1
-        claim = read_claim(*arguments)
+        claim = read_certificate(*arguments)
         for line in words(claim):
             say(line)
         return 0 if claim.decided(0) else 1

@@ -50,7 +50,6 @@ class BoxPart:
     box: int
     lower: Array  # (n,)
     upper: Array
-    depth: int = 0
     weights: list[list[int]] = field(default_factory=list)
     axis: int = -1
     halves: list[BoxPart] = field(default_factory=list)
@@ -60,8 +59,7 @@ class BoxPart:
         """Return both halves, at the middle that the checker computes."""
         below, above = self.upper.copy(), self.lower.copy()
         below[self.axis] = above[self.axis] = (self.lower[self.axis] + self.upper[self.axis]) / 2
-        ends = ((self.lower, below), (above, self.upper))
-        self.halves = [BoxPart(self.box, *end, self.depth + 1) for end in ends]
+        self.halves = [BoxPart(self.box, self.lower, below), BoxPart(self.box, above, self.upper)]
         return self.halves
 
     def walk(self) -> Iterator[BoxPart]:

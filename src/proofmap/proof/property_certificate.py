@@ -53,7 +53,7 @@ class PropertyCertificate:
     arrays: Mapping[str, Array]  # file name -> array
     network: bytes | None  # the exported network; None: the model is the user's file
     proven: check.PropertyClaim
-    property: Path
+    property_file: Path
     model: Path | None = None  # the user's file
 
     @property
@@ -78,7 +78,7 @@ class PropertyCertificate:
         if self.network is not None:
             write_atomic(model, self.network)
         write_atomic(path, self.content)
-        return path, model, self.property
+        return path, model, self.property_file
 
     def summary(self) -> str:
         """Return one line: the checker's verdict, the number of parts, and the origin of an exported network."""
@@ -149,7 +149,8 @@ def _file_of(graph: Graph, file: ModelFile | None) -> Certified:
 
 def _checked(claim: dict[str, Any], arrays: dict[str, Array], model: Certified, path: Path) -> PropertyCertificate:
     """Return the certificate once the checker has accepted its bytes."""
-    proven = check.read_claim(packed_members(claim, arrays), model.data, path)
+    proven = check.read_certificate(packed_members(claim, arrays), model.data, path)
+    assert isinstance(proven, check.PropertyClaim)
     network = model.data if model.path is None else None
     return PropertyCertificate(claim, arrays, network, proven, path, model.path)
 
