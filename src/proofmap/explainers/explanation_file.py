@@ -68,7 +68,7 @@ def read_parts(path: Path) -> dict[str, Any]:
     _check_names(path, "entries", words, {*_METADATA, "smooth", "certified", "origin"})
     certified, origin = words.pop("certified"), words.pop("origin")
     if certified.keys() not in ({"overlap"}, {"overlap", "opposite"}):
-        raise FileError(f"{path} is no explanation: it has the overlaps {sorted(certified)}")
+        raise FileError(f"{path} is not an explanation: it has the overlaps {sorted(certified)}")
     lower = LOWER if version >= 3 else ()
     more = {s: [name for name in SEARCHED if lower and f"{s}.{name}" in tensors] for s in certified}
     names = {s: [*BOUNDS, *lower, *more[s]] for s in certified}
@@ -124,7 +124,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], int]:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     length = int.from_bytes(content[:8], "little")
     if content[8:9] != b"{":
-        raise FileError(f"{path} is not an explanation: it is no safetensors file")
+        raise FileError(f"{path} is not an explanation: it is not a safetensors file")
     if 8 + length > len(content):
         raise FileError(f"{path} is cut short: its header says {length} bytes, and {len(content) - 8} are there")
     try:
@@ -133,7 +133,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], int]:
     except Exception as error:  # both parsers raise errors of their own
         raise FileError(f"{path} is damaged or cut short: {first_line(error)}") from error
     if metadata.get("format") != _FORMAT:
-        raise FileError(f"{path} is not an explanation: it is a safetensors file with something else in it")
+        raise FileError(f"{path} is not an explanation: it is a safetensors file with other content")
     version = metadata.get("version")
     if version not in _VERSIONS:
         known = ", ".join(map(repr, _VERSIONS))
@@ -149,7 +149,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], int]:
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is damaged: its metadata is not JSON ({first_line(error)})") from error
     if not isinstance(words, dict) or not isinstance(words.get("certified", {}), dict):
-        raise FileError(f"{path} is no explanation: its JSON is not a table")
+        raise FileError(f"{path} is not an explanation: its JSON is not a table")
     return tensors, {"origin": None, **words} if version == "1" else words, int(version)
 
 

@@ -91,7 +91,7 @@ def test_a_damaged_file_is_one_sentence(work: Path, tmp_path: Path, monkeypatch:
     for content, reason in (
         (whole[:-5], "damaged"),
         (whole[:50] + b"<b>" + whole[53:], "damaged"),
-        (b"", "no safetensors file"),
+        (b"", "not a safetensors file"),
         (whole[:-1] + bytes([whole[-1] ^ 1]), "does not have the digest"),
     ):
         damaged.write_bytes(content)

@@ -85,7 +85,7 @@ FUNCTIONS: dict[str, Function] = {
     "split": first(lambda x: torch.cat(x.split([1, 3], 2)[::-1], 2) + torch.cat(x.chunk(2, 2), 2)),
     "expand": lambda x: x[:, :1].transpose(0, 1).expand(3, -1, -1).transpose(0, 1) + x,
     "shapes": lambda x: x.unsqueeze(0).permute(2, 0, 3, 1).squeeze(1).flatten(0, 1).t().unflatten(1, (3, 4)),
-    "zeros and ones": first(lambda x: torch.cat([x, 2 * torch.ones_like(x), torch.zeros_like(x)], 0)),
+    "zeros": first(lambda x: torch.cat([x, torch.zeros_like(x)], 0)),
     "cumsum": first(lambda x: x.cumsum(0)),
     "vector norms": folded(lambda x: x / (x.norm(dim=-1, keepdim=True) + 1) + x.norm(1, 1)[:, None]),
     "gather": folded(lambda x: x.gather(-1, torch.tensor([[1, 0], [0, 0], [1, 1]]).expand(x.shape[0], 3, 2))),
