@@ -2489,7 +2489,6 @@ BREAKS = [
         CHECKED_HOSTILE,
     ),
     Break("proof/check.py", " + price * eps * eps ** (p - 1))", ")", CHECKED_HOSTILE),
-    Break("proof/check.py", "price * eps * eps ** (p - 1)", "price * eps**p", CHECKED_HOSTILE),
     Break(
         "proof/check.py", "t * (size - price * t ** (p - 1))", "t * (size - price * eps ** (p - 1))", CHECKED_HOSTILE
     ),
