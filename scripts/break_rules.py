@@ -274,7 +274,7 @@ BREAKS = [
     Break("graph/rewrite/fixed_inputs.py", " & (lower.to(graph.dtype).double() == lower)", "", COUNTED),
     Break("graph/rewrite/fixed_inputs.py", "bool((before.mask != 0).all())", "bool((before.mask != 0).any())", COUNTED),
     # specifications
-    Break("sources/vnnlib/variables.py", "index = index * n + k", "index = index + k", SPECIFIED),
+    Break("sources/vnnlib/declared_variables.py", "index = index * n + k", "index = index + k", SPECIFIED),
     Break("sources/vnnlib/assertions.py", "float(limit), factor > 0", "float(limit), True", SPECIFIED),
     Break(
         "sources/vnnlib/assertions.py",
