@@ -11,22 +11,15 @@ import numpy as np
 import pytest
 
 from proofmap.proof import check as checker
-from tests.proof.making import BALL, Array, changed_members, contrastive_members, mlp_file, npy, write
-from tests.proof.test_forged import X, rejected
+from tests.proof.forged import X, answer, changed, folder_with, rejected
+from tests.proof.making import BALL, Array, changed_members, contrastive_members, npy
 
 MASK = np.array([0, 1, 2, 3])
 ABOUT: dict[str, Any] = {"kind": "decision", "target": 0, "rivals": [1, 2]}
 LARGE, SMALL = {**BALL, "eps": "0.4"}, {**BALL, "eps": "0.3"}
+folder = folder_with((4, 6, 3), 4)
 Fields = dict[str, Any]
 Members = dict[str, bytes]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("forged")
-    mlp_file(place / "net.onnx", (4, 6, 3), 4)
-    (place / "x.npy").write_bytes(npy(X))
-    return place
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +33,8 @@ def fields_of(members: Members) -> Fields:
     return stated
 
 
-def changed(members: Members, **fields: Any) -> Members:
-    """With other fields of the statement."""
-    claim = json.loads(members["claim.json"])
-    claim["statement"] |= fields
-    return {**members, "claim.json": json.dumps(claim).encode()}
-
-
 def lines(folder: Path, members: Members) -> list[str]:
-    args = write(folder / "a.proof", members), folder / "net.onnx", folder / "x.npy"
-    claim = checker.read_claim(*args)
+    claim = answer(folder, members)
     said: list[str] = claim.statement.verdict(claim).splitlines()
     return said
 
