@@ -257,7 +257,7 @@ BREAKS = [
     Break("rules/waves.py", "((x.upper - point) / (2 * pi)).floor()", "((x.lower - point) / (2 * pi)).ceil()", WAVES),
     Break("rules/waves.py", "return [-point, pi + point]", "return [-point, point]", WAVES),
     Break("rules/waves.py", "< _LARGEST_PLACE)", "< 1e300)", WAVES),
-    Break("rules/rounding_steps.py", "early = 0.0", "early = 0.5", SCALAR),
+    Break("rules/rounding_steps.py", "early: float = 0.0", "early: float = 0.5", SCALAR),
     Break("rules/signs.py", "2.0**-17, 2.0**-118", "0.0, 0.0", SIGNS),
     Break("rules/signs.py", "y.upper + above * room", "y.upper", SIGNS),
     Break("rules/signs.py", "(x.upper, -x.lower)", "(-x.lower, x.upper)", SIGNS),
