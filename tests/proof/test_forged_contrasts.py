@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 
 from proofmap.proof import check as checker
-from tests.proof.forged import X, answer, changed, folder_with, rejected
+from tests.proof.forged import X, answer, folder_with, rejected
 from tests.proof.making import BALL, Array, changed_members, contrastive_members, npy
 
 MASK = np.array([0, 1, 2, 3])
 ABOUT: dict[str, Any] = {"kind": "decision", "target": 0, "rivals": [1, 2]}
 LARGE, SMALL = {**BALL, "eps": "0.4"}, {**BALL, "eps": "0.3"}
-folder = folder_with((4, 6, 3), 4)
 Fields = dict[str, Any]
 Members = dict[str, bytes]
+
+
+folder = folder_with((4, 6, 3), 4)
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +33,13 @@ def honest(folder: Path) -> Members:
 def fields_of(members: Members) -> Fields:
     stated: Fields = json.loads(members["claim.json"])["statement"]
     return stated
+
+
+def changed(members: Members, **fields: Any) -> Members:
+    """With other fields of the statement."""
+    claim = json.loads(members["claim.json"])
+    claim["statement"] |= fields
+    return {**members, "claim.json": json.dumps(claim).encode()}
 
 
 def lines(folder: Path, members: Members) -> list[str]:
