@@ -252,7 +252,7 @@ def test_a_search_holds_with_all_roundings_where_that_is_asked(monkeypatch: pyte
         layer.weight.data, layer.bias.data = torch.tensor(weight), torch.tensor(bias)
     net = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), last)
     region = box([0.6, 0.0], [0.8, 1.0], unsafe([[-1.0]], [0.5]))  # y >= 0.5
-    monkeypatch.setattr(import_module("proofmap.verify.property"), "_attack", lambda *_: None)
+    monkeypatch.setattr(import_module("proofmap.verify.property"), "attack_cases", lambda *_: None)
     verdicts = [
         decide(traced(net), (region,), bounds=pm.bounds.Exact(seconds=1), rigorous=rigorous).verdict
         for rigorous in (False, True)

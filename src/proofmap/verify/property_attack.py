@@ -1,0 +1,146 @@
+"""Attacks on properties: search points that satisfy all rows of an unsafe case, and confirm them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+
+import torch
+from torch import Tensor
+
+from proofmap.attack.counterexample import PGD_RESTARTS, PGD_STEPS, RunModel
+from proofmap.attack.pgd import gradient_step, run_pgd, run_pgd_from
+from proofmap.graph import Graph
+from proofmap.inputs.family import Family
+from proofmap.inputs.membership import round_into_box
+from proofmap.runtime.precision import full_precision
+from proofmap.verify.property_bounds import RELATIVE_SLACK, OpenRegion
+from proofmap.verify.unsafe_region import Region, Unsafe
+
+Violation = tuple[Tensor, Tensor]  # a point (*shape), and the outputs (classes,) of the model as it runs there
+
+_CASES_PER_ATTACK = 32  # cases that are attacked at once; after each batch the attack may end
+_REPAIR_SIZES = [0.02 * 0.6**k for k in range(16)]  # steps, as shares of the box, that move a point deeper into a case
+
+
+@dataclass(frozen=True, eq=False)
+class PointCheck:
+    """Confirms points in the network over the reals (computed in float64), and in the model as its user runs it."""
+
+    network: Graph  # in the model's precision
+    precise: Graph
+    run: RunModel
+    regions: Sequence[Region]
+    device: torch.device
+
+    def violation(self, points: Tensor, number: Sequence[int]) -> Violation | None:
+        """Return the first of the points (K, *shape), of regions number (K,), that is a counterexample as it is stored.
+
+        A point that one of the two computations alone confirms is moved deeper into its case first.
+        """
+        for point, k in zip(points, number, strict=True):
+            region = self.regions[k]
+            ends = region.lower.to(self.device), region.upper.to(self.device)
+            near = round_into_box(point[None], *ends, self.network.dtype)
+            for again in (False, True):
+                if (found := self._confirmed(near, region)) is not None:
+                    return found
+                if not again:
+                    near = self._repaired(near, region, *ends)
+        return None
+
+    def _confirmed(self, point: Tensor, region: Region) -> Violation | None:
+        with full_precision(self.device), torch.no_grad():
+            exact = self.precise(point).flatten().cpu()
+            met = [case for case in region.unsafe if case.met(exact)]
+            if not met:
+                return None
+            outputs = self.run(point.to(self.network.dtype)).flatten().cpu()
+        return (point[0].cpu(), outputs) if any(case.met(outputs) for case in met) else None
+
+    def _repaired(self, point: Tensor, region: Region, lower: Tensor, upper: Tensor) -> Tensor:
+        """Return the point after a few small steps that maximise its depth in the case that it meets most nearly."""
+        with full_precision(self.device), torch.no_grad():
+            exact = self.precise(point).flatten().cpu()
+        values = [float(-(case.weight @ exact.to(case.weight) + case.bias).max()) for case in region.unsafe]
+        best = max(range(len(values)), key=values.__getitem__)
+        middle = (lower + upper) / 2
+        family = Family(
+            middle[None], (lower - middle)[None], (upper - middle)[None], inf, (upper - middle).flatten().amax()[None]
+        )
+        value = partial(depth, self.precise, *padded([region.unsafe[best]], point))
+        with full_precision(self.device), torch.no_grad():
+            _, delta = run_pgd(value, family, point - middle, _REPAIR_SIZES, gradient_step)
+        return round_into_box(middle + delta, lower, upper, self.network.dtype)
+
+
+def attack_cases(check: PointCheck, left: Sequence[OpenRegion], until: float) -> Violation | None:
+    """Search a point that meets one of the cases by PGD. Return it with its outputs by `check.run`, or None.
+
+    Half of the starts maximise the smallest -(a·y + b) of a case's rows, and half the sum of its positive a·y + b.
+    until: no batch of cases but the first begins after this time of `time.monotonic`.
+    """
+    pairs = [(k, one.case) for k, region in enumerate(left) for one in region.cases]
+    for start in range(0, len(pairs), _CASES_PER_ATTACK):
+        if start and time.monotonic() > until:
+            break
+        some = pairs[start : start + _CASES_PER_ATTACK]
+        for points, near in _points(check, some):
+            which = near.nonzero().flatten()
+            found = check.violation(points[which], [some[k][0] for k in which.tolist()])
+            if found is not None:
+                return found
+    return None
+
+
+def _points(check: PointCheck, pairs: Sequence[tuple[int, Unsafe]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the best points (N, *shape) of each start, and whether they may meet their cases."""
+    graph, regions = check.network, [check.regions[k] for k, _ in pairs]
+    lower, upper = (torch.stack([getattr(one, end) for one in regions]).to(check.device) for end in ("lower", "upper"))
+    middle = round_into_box((lower + upper) / 2, lower, upper, graph.dtype)
+    radius = torch.maximum(upper - middle, middle - lower).flatten(1).amax(1)
+    x, below, above, eps = (end.to(graph.dtype) for end in (middle, lower - middle, upper - middle, radius))
+    family = Family(x, below, above, inf, eps)
+    generator = torch.Generator(check.device).manual_seed(0)
+    rows = padded([case for _, case in pairs], family.x)
+    whole = partial(depth, graph, *rows)
+    several = rows[1].shape[1] > 1
+    for k in range(PGD_RESTARTS):
+        start = family.sample(1, generator)[0] if k else torch.zeros_like(family.x)
+        value, delta = run_pgd_from(
+            partial(missed_rows, graph, *rows) if several and k % 2 else whole, family, start, PGD_STEPS
+        )
+        if several and k % 2:
+            with full_precision(check.device), torch.no_grad():
+                value = whole(family.x + delta)
+        # also try points that only rounding errors may keep from 0
+        near = value > -RELATIVE_SLACK * value.abs().clamp(min=1)
+        yield round_into_box(family.x + delta, lower, upper, graph.dtype), near
+
+
+def padded(cases: Sequence[Unsafe], like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weights (N, R, classes) and biases (N, R) of all cases. Every point meets the padding rows."""
+    rows = max(len(case.bias) for case in cases)
+    weight = like.new_zeros(len(cases), rows, cases[0].weight.shape[1])
+    bias = like.new_full((len(cases), rows), -inf)
+    for k, case in enumerate(cases):
+        weight[k, : len(case.bias)] = case.weight.to(like)
+        bias[k, : len(case.bias)] = case.bias.to(like)
+    return weight, bias
+
+
+def _row_values(graph: Graph, weight: Tensor, bias: Tensor, points: Tensor) -> Tensor:
+    return (weight @ graph(points).flatten(1)[:, :, None]).squeeze(2) + bias
+
+
+def depth(graph: Graph, weight: Tensor, bias: Tensor, points: Tensor) -> Tensor:
+    """Return (N,) how deep each point is in its case: the smallest -(a·y + b), at least 0 if the case is met."""
+    return (-_row_values(graph, weight, bias, points).amax(1)).nan_to_num(nan=-inf)
+
+
+def missed_rows(graph: Graph, weight: Tensor, bias: Tensor, points: Tensor) -> Tensor:
+    """Return (N,) minus the sum of the rows' positive a·y + b: 0 if the case is met."""
+    return (-_row_values(graph, weight, bias, points).clamp(min=0).sum(1)).nan_to_num(nan=-inf)
