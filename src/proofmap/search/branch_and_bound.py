@@ -21,7 +21,7 @@ from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.beta_crown import BestChoice, ParameterChoice
 from proofmap.search.branching import FAST_RATES, SLOW_RATES, Brancher, unpack_leaves
 from proofmap.search.frontier import Offer, OpenLeaves, Report, SearchResult, StoppingRule
-from proofmap.search.lp import solve_leaf_lps
+from proofmap.search.lp import solve_case_lps, solve_leaf_lps
 from proofmap.search.parallel import map_shares
 from proofmap.search.tightening import tighten_units
 from proofmap.search.unit_intervals import PartHalfSpace, repair_crossings, root_intervals, tighten_intervals
@@ -58,13 +58,17 @@ def branch_and_bound(
     offer: Offer,
     report: Report,
     stages: Sequence[Stage] | None = None,
+    shares: Tensor | None = None,
 ) -> SearchResult:
     """Compute upper bounds (1 + G,) of all members that are close to the lower bounds `reached`.
 
     After each stage that runs out of time, the intervals of the units are tightened (`tightening`), and a new tree
     starts with them. If tightening gains little, the present tree continues.
+
+    Args:
+        shares: The first shares λ (C, R) of the rows of each unsafe case, if `units` have cases.
     """
-    tree = SearchTree(units, balls, reached, rule, offer)
+    tree = SearchTree(units, balls, reached, rule, offer, root_shares=shares)
     parts, stopped, begin = 0, "", time.monotonic()
     try:
         for share, tree_parts in STAGES[reached.device.type] if stages is None else stages:
@@ -112,7 +116,9 @@ class SearchTree:
         rule: StoppingRule,
         offer: Offer,
         known: Tensor | None = None,
+        root_shares: Tensor | None = None,
     ) -> None:
+        self.root_shares = root_shares  # (C, R) of the cases of `units`
         self.units: Units = units
         self.balls = balls
         self.brancher: Brancher = Brancher(units, balls)
@@ -147,7 +153,13 @@ class SearchTree:
         if closer.looseness > _RESTART_LOOSENESS_SHARE * self.units.looseness:
             return None
         return SearchTree(
-            self.units.eliminate_stable(interval), self.balls, self.reached, self.rule, self.offer, self.upper
+            self.units.eliminate_stable(interval),
+            self.balls,
+            self.reached,
+            self.rule,
+            self.offer,
+            self.upper,
+            self.root_shares,
         )
 
     @property
@@ -175,10 +187,10 @@ class SearchTree:
 
     def bound_root(self) -> None:
         """Bound every row on the whole ball, and store the rows that exceed a threshold as leaves."""
-        units, count = self.units, len(self.units.rows)
+        units, count = self.units, self.units.searched
         number = torch.arange(count, device=self.reached.device)
         x = repeat_interval(units.interval, count)
-        above = self._member_bounds(number, x, ParameterChoice.start(x)).minimum(self.root_upper)
+        above = self._member_bounds(number, x, self._start(x)).minimum(self.root_upper)
         self.root_upper = self.split_upper = above.amax(0)
         left = self.rule.deadline - time.monotonic()
         until = (time.monotonic() + _ROOT_TIME_SHARE * left, time.monotonic() + 2 * _ROOT_TIME_SHARE * left)
@@ -186,7 +198,7 @@ class SearchTree:
         self.units = replace(units, interval=root)
         self.brancher = Brancher(self.units, self.balls)
         x = repeat_interval(root, count)
-        first, end = ParameterChoice.start(round_outward(x)), self.rule.deadline
+        first, end = self._start(round_outward(x)), self.rule.deadline
         best = self.brancher.optimise(number, x, first, _ROOT_STEPS, None, FAST_RATES, end)
         self.brancher.compute_implied(best.losses.amax(0), at_once=self.at_once, until=until[1])
         for _ in range(_ROOT_ROUNDS):
@@ -197,12 +209,17 @@ class SearchTree:
         self._add_parts(x, best, number, torch.zeros_like(number), above)
         self.split_upper, self.has_root = None, True
 
+    def _start(self, x: Interval) -> ParameterChoice:
+        """Return the first parameters of all rows; cases start with shares between their best row and equal ones."""
+        choice, shares = ParameterChoice.start(x), self.root_shares
+        return choice if shares is None else replace(choice, shares=shares.to(choice.slopes))
+
     def _tightened(
         self, x: Interval, row: Tensor, choice: ParameterChoice, wanted: Tensor | None, until: float
     ) -> tuple[Interval, Tensor]:
         """Tighten intervals of parts where a row exceeds all thresholds: (intervals, parts without such inputs)."""
         self.excluded_upper = float(self._thresholds.min())
-        rows = self.units.rows.pick(row)
+        rows = self.units.combined(row, None if choice.shares is None else choice.shares.double())
         half = PartHalfSpace.of(
             self.units, replace(rows, bias=rows.bias - self.excluded_upper), x, choice.to(torch.float64)
         )
@@ -227,11 +244,15 @@ class SearchTree:
         if len(later["row"]):
             self.leaves.add(later, self._urgency(later["value"]))
         (x, choice), member = unpack_leaves(part), self._target_member(part)
-        rows = self.units.rows.pick(part["row"])
+        rows = self.units.combined(part["row"], choice.shares)
         multipliers, delta, works = solve_leaf_lps(
             self.units, self.balls, rows, to_float64(x), member, self.rule.deadline
         )
-        choice = ParameterChoice(choice.slopes, torch.where(works[:, None], multipliers.float(), choice.multipliers))
+        choice = replace(choice, multipliers=torch.where(works[:, None], multipliers.float(), choice.multipliers))
+        if choice.shares is not None:
+            choice, delta = solve_case_lps(
+                self.units, self.balls, part["row"], to_float64(x), choice, delta, self.rule.deadline
+            )
         self._offer(delta[works], member[works])
         best = self.brancher.optimise(part["row"], x, choice, _LINEAR_PART_STEPS, member, SLOW_RATES)
         self._add_parts(to_float64(x), best, part["row"], part["depth"], part["value"])

@@ -10,7 +10,8 @@ A box stays open until every case is excluded on it. Each step
 
 The variable to halve has the largest |coefficient| times width in the combined plane of the most urgent case (the
 "smart branching" of α,β-CROWN's input split). Hidden bounds come from affine forms that are carried forward, which is
-cheap for few inputs, or from back-substitution, which is tighter. The method that excludes more per second is used.
+cheap for few inputs. Back-substitution of the neurons that are left unstable is tighter. It is used if it excludes more
+per second.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ _TRIAL_BATCHES = 16  # one of so many batches tries the method of hidden bounds 
 _TRIAL_MEMORY = 0.7  # weight of earlier batches in the gain of a method
 _LOOKED_AT = 8  # points of a batch that may be counterexamples and are checked
 _NEAR = 1e-6  # points that miss a case by this share of the rows' size are checked too
-_CLIMBED, _CLIMB_BATCHES, _CLIMB_STEPS = 16, 8, 12  # best points that PGD improves, once in so many batches
+_CLIMBED, _CLIMB_SIZES = 24, [0.1 * 0.8**k for k in range(16)]  # best points of a batch that PGD improves, its steps
+_CLIMB_TIME_SHARE = 0.15  # share of the time that PGD may take
 _FRONTIER_SHARE = 0.5  # share of the memory for the open boxes
 
 Confirm = Callable[[Tensor, Tensor], bool]  # points (K, m) of regions (K,): whether one is a counterexample
@@ -108,6 +110,8 @@ class BoxSearch:
         self.width: Tensor = (problem.high - problem.low).clamp(min=torch.finfo(problem.low.dtype).tiny)  # (G, m)
         self.parts: int = 0
         self.batches: int = 0
+        self.begin: float = time.monotonic()
+        self.climb_seconds: float = 0.0
         self.stuck: int = 0  # boxes that are open and too small to be halved
         self.found: bool = False
         self.closed_margin: float = inf  # smallest bound that excluded a case; 0 if a clip excluded it
@@ -125,9 +129,8 @@ class BoxSearch:
             ),
         )
         self.batch: int = min(_FIRST_BATCH, self.most)
-        self.methods: list[_HiddenMethod] = [_HiddenMethod((ForwardPass(),)), _HiddenMethod((BackwardPass(),))]
-        if inputs > hidden:
-            self.methods = self.methods[1:]
+        back = BackwardPass(prefilter=False)
+        self.methods: list[_HiddenMethod] = [_HiddenMethod((ForwardPass(), back)), _HiddenMethod((ForwardPass(),))]
         self.keeps_planes: bool = rows * (inputs + 1) <= _PLANE_ENTRIES
         self.combined_gain: float = 1.0  # how much combined rows gain beyond combined planes, relative to these
         self.leaves: OpenLeaves = OpenLeaves({}, problem.low.new_empty(0))
@@ -355,10 +358,12 @@ class BoxSearch:
             return
         points, region = done.point[some], done.region[some]
         depth = self._depth(points, region)
-        if self.batches % _CLIMB_BATCHES == 1:
+        begin = time.monotonic()
+        if self.climb_seconds <= _CLIMB_TIME_SHARE * (begin - self.begin):
             top = depth.topk(min(_CLIMBED, len(depth))).indices
             points, region = self._climbed(points[top], region[top]), region[top]
             depth = self._depth(points, region)
+            self.climb_seconds += time.monotonic() - begin
         size = self.problem.rows.bias[region].nan_to_num(neginf=0.0).abs().amax(1).clamp(min=1)
         near = (depth > -_NEAR * size).nonzero().flatten()
         near = near[depth[near].topk(min(_LOOKED_AT, len(near))).indices]
@@ -377,9 +382,8 @@ class BoxSearch:
         family = Family(
             middle.view(shape), (low - middle).view(shape), (high - middle).view(shape), inf, (high - middle).amax(1)
         )
-        sizes = [0.1 * 0.7**k for k in range(_CLIMB_STEPS)]
         _, delta = run_pgd(
-            lambda x: self._depth(x, region), family, (points - middle).view(shape), sizes, gradient_step
+            lambda x: self._depth(x, region), family, (points - middle).view(shape), _CLIMB_SIZES, gradient_step
         )
         return (middle + delta.flatten(1)).maximum(low).minimum(high)
 

@@ -1,12 +1,12 @@
 """Unit splitting for properties: branch and bound on unstable units excludes all unsafe cases of one box.
 
-Every case is a row of the search, and one frontier orders the parts of all rows. A case with several rows is searched
-by a combination of them with multipliers λ >= 0, found on the whole box (`row_combinations`).
+Every case is a row of the search, and one frontier orders the parts of all cases. A case of several rows v_r >= 0 is
+excluded on a part by a combination Σ λ_r v_r < 0 with λ >= 0. The search optimises λ together with the slopes and the
+split multipliers of each part (α,β-CROWN, with the output constraints of INVPROP as further multipliers).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
@@ -27,7 +27,6 @@ from proofmap.inputs.family import Family
 from proofmap.inputs.membership import largest_below
 from proofmap.rounding.search_errors import FLOAT64_UNIT, enlarge_balls
 from proofmap.rounding.float32_sums import unit_roundoff
-from proofmap.rules import Interval
 from proofmap.runtime import progress
 from proofmap.runtime.memory import is_out_of_memory
 from proofmap.runtime.time_limit import time_limit
@@ -42,6 +41,8 @@ from proofmap.search.unstable_units import Units
 Confirm = Callable[[Tensor], bool]  # points (K, *shape): whether one is a counterexample
 
 _CHECKED_POINTS = 4  # points of each batch that are checked
+_GAP = 1e-9  # a search ends below 0, so that the gap to points hardly matters
+_EQUAL_SHARE = 0.25  # part of equal shares in the first shares: exponentiated gradient does not leave 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +57,13 @@ class UnitSearch:
     confirm: Confirm
 
     def run(self, until: float, report: Report) -> SearchResult:
-        """Search until a time of `time.monotonic`. The bound (1,) is at most 0 if all cases are excluded."""
+        """Search until a time of `time.monotonic`. The bound (1,) is below 0 if all cases are excluded."""
         unknown = torch.full_like(self.family.eps, inf)
-        rule = StoppingRule(1e-9, until, self.available, largest_below(0.0, torch.float64))
+        rule = StoppingRule(_GAP, until, self.available, largest_below(0.0, torch.float64))
         with torch.no_grad():
             try:
                 with time_limit(until), progress.unreported():
-                    units = self._units()
+                    units, shares = self._units()
             except TimeoutError:
                 return SearchResult(unknown, 0, "time")
             except (MemoryError, RuntimeError, RoomError) as error:
@@ -72,7 +73,8 @@ class UnitSearch:
             if units is None:
                 return SearchResult(unknown, 0, "units")
             reached = torch.full_like(unknown, -inf)
-            return branch_and_bound(units, SampleBalls(self._balls), reached, rule, self._offer, report)
+            balls = SampleBalls(self._balls)
+            return branch_and_bound(units, balls, reached, rule, self._offer, report, shares=shares)
 
     @property
     def _balls(self) -> Family:
@@ -88,41 +90,48 @@ class UnitSearch:
         top = depth.topk(min(_CHECKED_POINTS, len(depth))).indices
         return torch.full_like(self.family.eps, inf if self.confirm(points[top]) else -inf)
 
-    def _units(self) -> Units | None:
-        """Build the units, with one row for each case: at most 0 if the case is excluded."""
-        graph, balls = with_pairwise_maxima(self.graph, self.family.x), self._balls
-        multipliers, hidden = self._root(graph)
-        place = self.rows.place()[0]  # (C, R)
-        at = place.clamp(min=0)
-        weight = (multipliers[:, :, None] * self.rows.weight[0][at]).sum(1)
-        bias = torch.where(multipliers > 0, multipliers * self.rows.bias[0][at], 0).sum(1)
-        units = units_of_balls(self.graph, balls, -weight, hidden, self.available, self.rigorous)
-        if units is None:
-            return None
-        rows = units.rows
-        radius = rows.radius
-        if radius is not None:
-            radius = radius + 4 * FLOAT64_UNIT * (rows.bias.abs() + bias.abs())
-        return replace(units, rows=replace(rows, bias=rows.bias - bias, radius=radius))
-
-    def _root(self, graph: Graph) -> tuple[Tensor, dict[str, Interval]]:
-        """Bound all rows on the whole box: (multipliers (C, R) of each case, intervals of hidden nodes)."""
+    def _units(self) -> tuple[Units | None, Tensor | None]:
+        """Return the units with the rows -(a·y + b), at most 0 where excluded, and the shares of the rows of cases."""
+        graph, rows = with_pairwise_maxima(self.graph, self.family.x), self.rows
         plan = Plan(hidden=(BackwardPass(),), final=(BackwardPass(),), rigorous=self.rigorous)
-        layers = LayerProgress.of(graph, self.rows.case.shape[1], back=True)
+        layers = LayerProgress.of(graph, rows.case.shape[1], back=True)
         state, bounders = bound_nodes(graph, Cases(self.family), plan, self.available, layers)
         hidden = {name: state.interval(name) for name in node_facts.hidden(graph)}
-        place = self.rows.place()[0]
+        some = rows.bias[0].isfinite() & (rows.case[0] >= 0)
+        number = torch.where(some, some.cumsum(0) - 1, -1)  # rows that can be excluded, in their order
+        place = rows.place()[0]
+        place = torch.where(place >= 0, number[place.clamp(min=0)], -1)
+        place = place.gather(1, (place < 0).to(torch.int8).argsort(dim=1, stable=True))
+        if bool((place[:, 0] < 0).any()):
+            return None, None  # nothing can exclude this case
+        units = units_of_balls(self.graph, self._balls, -rows.weight[0][some], hidden, self.available, self.rigorous)
+        if units is None:
+            return None, None
+        bias, radius = rows.bias[0][some], units.rows.radius
+        if radius is not None:
+            radius = radius + 4 * FLOAT64_UNIT * (units.rows.bias.abs() + bias.abs())
+        units = replace(units, rows=replace(units.rows, bias=units.rows.bias - bias, radius=radius))
         if place.shape[1] == 1:
-            return torch.ones_like(place, dtype=torch.float64), hidden
+            return replace(units, rows=units.rows.pick(place[:, 0])), None
         bounder = bounders[BackwardPass()]
         assert isinstance(bounder, BackwardBounder)
-        row = torch.arange(self.rows.case.shape[1], device=place.device)
-        start = -self.rows.weight[0].unflatten(1, graph[graph.output].shape)
+        return replace(units, cases=place), self._shares(bounder, -rows.weight[0][some], bias, place)
+
+    def _shares(self, bounder: BackwardBounder, weight: Tensor, bias: Tensor, place: Tensor) -> Tensor:
+        """Return the first shares (C, R): the best combination of CROWN's planes on the whole box, and equal shares."""
+        graph, state = bounder.state.graph, bounder.state
+        row = torch.arange(len(bias), device=place.device)
         forms, lift = bounder.substitution.substitute(
-            graph.output, start, 0 * row, state.relaxations, BoundRows(0 * row, row)
+            graph.output,
+            weight.unflatten(1, graph[graph.output].shape),
+            0 * row,
+            state.relaxations,
+            BoundRows(0 * row, row),
         )
-        form = -forms[graph.input.name].flatten(1)
-        at, bias = place.clamp(min=0), self.rows.bias[0] - lift
-        planes = Planes(form[at], bias[at], (place >= 0) & bias[at].isfinite())
+        form = forms.get(graph.input.name)
+        normal = weight.new_zeros(len(bias), self.family.x.numel()) if form is None else -form.flatten(1)
+        at, present = place.clamp(min=0), place >= 0
+        planes = Planes(normal[at], (bias - lift)[at], present)
         low, high = (end.flatten(1).expand(len(place), -1) for end in self.family.box())
-        return best_combination(planes, low, high).multipliers, hidden
+        best = best_combination(planes, low, high).multipliers
+        return (1 - _EQUAL_SHARE) * best + _EQUAL_SHARE * present / present.sum(1, keepdim=True)

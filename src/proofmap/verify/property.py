@@ -86,9 +86,9 @@ def _decided(
     begin = time.monotonic()
     precise = graph.to(device, torch.float64)
     left: list[OpenRegion] = []
-    margin, why = inf, None
+    margin, excluded, why = inf, inf, None
     for one in bound_regions(precise, regions, method, device, budget(memory, device), rigorous):
-        margin, why = min(margin, one.margin), one.why or why
+        margin, excluded, why = min(margin, one.margin), min(excluded, one.excluded_margin), one.why or why
         some = one.left()
         left += [] if some is None else [some]
     count = sum(len(some.cases) for some in left)
@@ -105,8 +105,8 @@ def _decided(
     deadline = begin + method.search.seconds
     found = search_cases(precise, left, check_point, method.search, deadline, budget(memory, device), rigorous)
     if found.violation is not None:
-        return PropertyAnswer("violated", min(margin, found.margin), count, *found.violation)
-    return PropertyAnswer("unknown" if found.left else "holds", found.margin, found.left)
+        return PropertyAnswer("violated", margin, count, *found.violation)
+    return PropertyAnswer("unknown" if found.left else "holds", min(excluded, max(margin, found.margin)), found.left)
 
 
 def check(graph: Graph, regions: Sequence[Region]) -> None:

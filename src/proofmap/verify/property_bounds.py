@@ -39,14 +39,25 @@ class BoundedRegion:
         """The smallest, over the cases, of the largest lower bound of a row."""
         return min(float(part.max()) for part in self._each(self.lower))
 
+    @property
+    def excluded(self) -> tuple[bool, ...]:
+        """Whether a row excludes each case."""
+        clear = torch.where(self.distinct, self.lower - self.slack, -inf)
+        return tuple(bool((part > 0).any()) for part in self._each(clear))
+
+    @property
+    def excluded_margin(self) -> float:
+        """The same margin over the excluded cases alone, inf if there are none."""
+        margins = zip(self._each(self.lower), self.excluded, strict=True)
+        return min((float(part.max()) for part, excluded in margins if excluded), default=inf)
+
     def left(self) -> OpenRegion | None:
         """Return the cases that no row excludes, or None if there are none."""
-        clear = torch.where(self.distinct, self.lower - self.slack, -inf)
-        each = zip(*map(self._each, (clear, self.slack, self.distinct)), self.region.unsafe, strict=True)
+        each = zip(self._each(self.slack), self._each(self.distinct), self.region.unsafe, self.excluded, strict=True)
         some = [
             OpenCase(case, torch.where(distinct, case.bias.to(slack) - slack, -inf), float(slack.min()))
-            for part, slack, distinct, case in each
-            if not bool((part > 0).any())
+            for slack, distinct, case, excluded in each
+            if not excluded
         ]
         return OpenRegion(self.region, tuple(some)) if some else None
 
