@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from proofmap.attack.pgd import gradient_step, run_pgd
+from proofmap.attack.sequential_lp import deepen
 from proofmap.bounds import Cases, node_facts
 from proofmap.bounds.backward import BackwardBounder, BackwardPass
 from proofmap.bounds.engine import bound_nodes
@@ -363,6 +364,10 @@ class BoxSearch:
             top = depth.topk(min(_CLIMBED, len(depth))).indices
             points, region = self._climbed(points[top], region[top]), region[top]
             depth = self._depth(points, region)
+            if self.problem.rows.height > 1:
+                best = int(depth.argmax())
+                points[best] = self._deepened(points[best], int(region[best]))
+                depth = self._depth(points, region)
             self.climb_seconds += time.monotonic() - begin
         size = self.problem.rows.bias[region].nan_to_num(neginf=0.0).abs().amax(1).clamp(min=1)
         near = (depth > -_NEAR * size).nonzero().flatten()
@@ -373,6 +378,22 @@ class BoxSearch:
     def _depth(self, points: Tensor, region: Tensor) -> Tensor:
         outputs = self.graph(points.view(-1, *self.graph.input.shape)).flatten(1)
         return self.problem.rows.depth(outputs, region)
+
+    def _deepened(self, point: Tensor, number: int) -> Tensor:
+        """Improve a point (m,) of a region by sequential programs on the rows of its deepest case."""
+        rows, shape = self.problem.rows, self.graph.input.shape
+        weight, bias, case = rows.weight[number], rows.bias[number], rows.case[number]
+        values = torch.where(bias.isfinite(), weight @ self.graph(point.view(1, *shape)).flatten() + bias, -inf)
+        worst = values.new_full((rows.cases,), -inf).scatter_reduce(0, case.clamp(min=0), values, "amax")
+        present = torch.zeros_like(worst, dtype=torch.bool)
+        present[case[case >= 0]] = True
+        some = (case == torch.where(present, worst, inf).argmin()) & bias.isfinite()
+
+        def of_case(x: Tensor) -> Tensor:
+            return weight[some] @ self.graph(x).flatten() + bias[some]
+
+        low, high = (end[number].view(shape) for end in (self.problem.low, self.problem.high))
+        return deepen(of_case, point.view(shape), low, high, 0.0).flatten() if bool(some.any()) else point
 
     def _climbed(self, points: Tensor, region: Tensor) -> Tensor:
         """Improve points by PGD within their regions."""

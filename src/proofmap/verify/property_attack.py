@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from proofmap.attack.counterexample import PGD_RESTARTS, PGD_STEPS, RunModel
-from proofmap.attack.pgd import gradient_step, run_pgd, run_pgd_from
+from proofmap.attack.pgd import Objective, gradient_step, run_pgd, run_pgd_from
+from proofmap.attack.sequential_lp import deepen
 from proofmap.graph import Graph
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import round_into_box
@@ -23,7 +24,12 @@ from proofmap.verify.unsafe_region import Region, Unsafe
 Violation = tuple[Tensor, Tensor]  # a point (*shape), and the outputs (classes,) of the model as it runs there
 
 _CASES_PER_ATTACK = 32  # cases that are attacked at once; after each batch the attack may end
-_REPAIR_SIZES = [0.02 * 0.6**k for k in range(16)]  # steps, as shares of the box, that move a point deeper into a case
+_MAX_STARTS, _VALUES_PER_ROUND = 128, 2**21  # starts of a case in a round: at most, and within so many network values
+_SAMPLES_PER_START = 16  # random points from which each start is taken, the deepest ones
+_MIN_SAMPLED_STARTS = 8  # fewer starts, on large networks, are drawn only once
+_GRADIENT_SIZES = [0.3 * 0.88**k for k in range(PGD_STEPS)]  # steps along the gradient, as shares of the box
+_POLISHED = 3  # points of each round that sequential programs move deeper, if a case has several rows
+_DEEP = 1e-4  # a point this deep, relative to the rows, survives float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,19 +68,18 @@ class PointCheck:
         return (point[0].cpu(), outputs) if any(case.met(outputs) for case in met) else None
 
     def _repaired(self, point: Tensor, region: Region, lower: Tensor, upper: Tensor) -> Tensor:
-        """Return the point after a few small steps that maximise its depth in the case that it meets most nearly."""
+        """Return the point, moved deeper into the case that it meets most nearly."""
         with full_precision(self.device), torch.no_grad():
             exact = self.precise(point).flatten().cpu()
-        values = [float(-(case.weight @ exact.to(case.weight) + case.bias).max()) for case in region.unsafe]
-        best = max(range(len(values)), key=values.__getitem__)
-        middle = (lower + upper) / 2
-        family = Family(
-            middle[None], (lower - middle)[None], (upper - middle)[None], inf, (upper - middle).flatten().amax()[None]
-        )
-        value = partial(depth, self.precise, *padded([region.unsafe[best]], point))
-        with full_precision(self.device), torch.no_grad():
-            _, delta = run_pgd(value, family, point - middle, _REPAIR_SIZES, gradient_step)
-        return round_into_box(middle + delta, lower, upper, self.network.dtype)
+            values = [float(-(case.weight @ exact.to(case.weight) + case.bias).max()) for case in region.unsafe]
+            case = region.unsafe[max(range(len(values)), key=values.__getitem__)]
+            weight, bias = case.weight.to(point), case.bias.to(point)
+
+            def rows(x: Tensor) -> Tensor:
+                return (weight @ self.precise(x).flatten(1)[0]) + bias
+
+            deep = deepen(rows, point[0], lower, upper, _DEEP * float(1 + bias.abs().max()))
+        return round_into_box(deep[None], lower, upper, self.network.dtype)
 
 
 def attack_cases(check: PointCheck, left: Sequence[OpenRegion], until: float) -> Violation | None:
@@ -97,7 +102,10 @@ def attack_cases(check: PointCheck, left: Sequence[OpenRegion], until: float) ->
 
 
 def _points(check: PointCheck, pairs: Sequence[tuple[int, Unsafe]]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the best points (N, *shape) of each start, and whether they may meet their cases."""
+    """Yield the best point (N, *shape) of each round of starts, and whether they may meet their cases.
+
+    The first start of all is the centre of the box. Small networks have several starts per case in a round.
+    """
     graph, regions = check.network, [check.regions[k] for k, _ in pairs]
     lower, upper = (torch.stack([getattr(one, end) for one in regions]).to(check.device) for end in ("lower", "upper"))
     middle = round_into_box((lower + upper) / 2, lower, upper, graph.dtype)
@@ -105,20 +113,46 @@ def _points(check: PointCheck, pairs: Sequence[tuple[int, Unsafe]]) -> Iterator[
     x, below, above, eps = (end.to(graph.dtype) for end in (middle, lower - middle, upper - middle, radius))
     family = Family(x, below, above, inf, eps)
     generator = torch.Generator(check.device).manual_seed(0)
-    rows = padded([case for _, case in pairs], family.x)
+    values = sum(node.size for node in graph.nodes)
+    copies = max(1, min(_MAX_STARTS, _VALUES_PER_ROUND // (values * len(pairs))))
+    many = family.pick(torch.arange(len(pairs), device=check.device).repeat_interleave(copies))
+    rows = padded([case for _, case in pairs for _ in range(copies)], family.x)
     whole = partial(depth, graph, *rows)
     several = rows[1].shape[1] > 1
     for k in range(PGD_RESTARTS):
-        start = family.sample(1, generator)[0] if k else torch.zeros_like(family.x)
-        value, delta = run_pgd_from(
-            partial(missed_rows, graph, *rows) if several and k % 2 else whole, family, start, PGD_STEPS
-        )
-        if several and k % 2:
+        start = _deepest_samples(whole, many, generator)
+        if k == 0:
+            start[::copies] = 0
+        aim = partial(missed_rows, graph, *rows) if several and k % 2 else whole
+        if k % 4 < 2:
+            value, delta = run_pgd_from(aim, many, start, PGD_STEPS)
+        else:
             with full_precision(check.device), torch.no_grad():
-                value = whole(family.x + delta)
+                value, delta = run_pgd(aim, many, start, _GRADIENT_SIZES, gradient_step)
+        with full_precision(check.device), torch.no_grad():
+            value = whole(many.x + delta)
+            best = value.view(len(pairs), copies).argmax(1) + copies * torch.arange(len(pairs), device=check.device)
+        value, delta = value[best], delta[best]
         # also try points that only rounding errors may keep from 0
         near = value > -RELATIVE_SLACK * value.abs().clamp(min=1)
+        if several and not bool(near.any()):
+            near[value.topk(min(_POLISHED, len(value))).indices] = True
         yield round_into_box(family.x + delta, lower, upper, graph.dtype), near
+
+
+def _deepest_samples(value: Objective, family: Family, generator: torch.Generator) -> Tensor:
+    """Return the δ (N, *shape) of the deepest of several points that are drawn from each ball."""
+    with full_precision(family.x.device), torch.no_grad():
+        best = family.sample(1, generator)[0]
+        if len(best) < _MIN_SAMPLED_STARTS:
+            return best
+        depth_there = value(family.x + best)
+        for _ in range(_SAMPLES_PER_START - 1):
+            drawn = family.sample(1, generator)[0]
+            deeper = value(family.x + drawn)
+            better = deeper > depth_there
+            best[better], depth_there = drawn[better], torch.maximum(deeper, depth_there)
+    return best
 
 
 def padded(cases: Sequence[Unsafe], like: Tensor) -> tuple[Tensor, Tensor]:

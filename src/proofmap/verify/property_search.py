@@ -30,6 +30,7 @@ from proofmap.verify.property_bounds import OpenRegion
 
 _MAX_MOVING_INPUTS = 20  # with more moving inputs, boxes of inputs are not split
 _TRIAL_SHARE, _TRIAL_SECONDS = 0.1, 3.0  # each of two possible searches tries first: share of the time, at most
+_UNITS_TIME_SHARE = 0.5  # share of the time left for units, if they gained more than boxes; then boxes continue
 _REPORT_SECONDS = 0.5  # seconds between two progress reports
 
 
@@ -134,8 +135,10 @@ class _Search:
             if not open_ or self.points.violation is not None:
                 return open_, margin
             if margin > boxes.margin:
-                open_, margin = self._units(self.deadline)
-                return open_, max(margin, boxes.margin)
+                now = time.monotonic()
+                open_, margin = self._units(now + _UNITS_TIME_SHARE * (self.deadline - now))
+                if not open_ or self.points.violation is not None:
+                    return open_, margin
         while stopped == "time" and time.monotonic() < self.deadline:
             self._report(boxes.parts)
             stopped = boxes.run(min(self.deadline, time.monotonic() + _REPORT_SECONDS))
