@@ -24,7 +24,7 @@ from proofmap.verify.unsafe_region import Region, Unsafe
 Violation = tuple[Tensor, Tensor]  # a point (*shape), and the outputs (classes,) of the model as it runs there
 
 _CASES_PER_ATTACK = 32  # cases that are attacked at once; after each batch the attack may end
-_MAX_STARTS, _VALUES_PER_ROUND = 128, 2**21  # starts of a case in a round: at most, and within so many network values
+_MAX_STARTS, _PRODUCTS_PER_ROUND = 128, 2**26  # starts of a case: at most, and within so many products of one step
 _SAMPLES_PER_START = 16  # random points from which each start is taken, the deepest ones
 _MIN_SAMPLED_STARTS = 8  # fewer starts, on large networks, are drawn only once
 _GRADIENT_SIZES = [0.3 * 0.88**k for k in range(PGD_STEPS)]  # steps along the gradient, as shares of the box
@@ -94,6 +94,8 @@ def attack_cases(check: PointCheck, left: Sequence[OpenRegion], until: float) ->
             break
         some = pairs[start : start + _CASES_PER_ATTACK]
         for points, near in _points(check, some):
+            if time.monotonic() > until and not bool(near.any()):
+                break
             which = near.nonzero().flatten()
             found = check.violation(points[which], [some[k][0] for k in which.tolist()])
             if found is not None:
@@ -113,8 +115,7 @@ def _points(check: PointCheck, pairs: Sequence[tuple[int, Unsafe]]) -> Iterator[
     x, below, above, eps = (end.to(graph.dtype) for end in (middle, lower - middle, upper - middle, radius))
     family = Family(x, below, above, inf, eps)
     generator = torch.Generator(check.device).manual_seed(0)
-    values = sum(node.size for node in graph.nodes)
-    copies = max(1, min(_MAX_STARTS, _VALUES_PER_ROUND // (values * len(pairs))))
+    copies = max(1, min(_MAX_STARTS, _PRODUCTS_PER_ROUND // (products(graph) * len(pairs))))
     many = family.pick(torch.arange(len(pairs), device=check.device).repeat_interleave(copies))
     rows = padded([case for _, case in pairs for _ in range(copies)], family.x)
     whole = partial(depth, graph, *rows)
@@ -153,6 +154,13 @@ def _deepest_samples(value: Objective, family: Family, generator: torch.Generato
             better = deeper > depth_there
             best[better], depth_there = drawn[better], torch.maximum(deeper, depth_there)
     return best
+
+
+def products(graph: Graph) -> int:
+    """Estimate the number of products that the network computes for one sample."""
+    weighted = (node.weight.numel() * max(1, node.size // max(1, node.shape[0])) for node in graph.nodes if node.op.startswith("conv") and node.weight is not None)
+    dense = (node.weight.numel() for node in graph.nodes if not node.op.startswith("conv") and node.weight is not None)
+    return sum(weighted) + sum(dense) + sum(node.size for node in graph.nodes)
 
 
 def padded(cases: Sequence[Unsafe], like: Tensor) -> tuple[Tensor, Tensor]:
