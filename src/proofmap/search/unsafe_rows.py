@@ -106,7 +106,7 @@ class MovingInputs:
         start, count = graph.input, len(self.index)
         weight = torch.zeros(self.base.numel(), count, dtype=self.base.dtype, device=self.index.device)
         weight[self.index, torch.arange(count, device=self.index.device)] = 1
-        bias = self.base.flatten().to(weight)
+        bias = self.base.flatten().to(weight).clone()
         bias[self.index] = 0
         flat, moving = f"{start.name}.flat", f"{start.name}.moving"
         shape: dict[str, Any] = {"shape": start.shape}
