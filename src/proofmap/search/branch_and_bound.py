@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 import torch
@@ -22,6 +22,7 @@ from proofmap.search.beta_crown import BestChoice, ParameterChoice
 from proofmap.search.branching import FAST_RATES, SLOW_RATES, Brancher, unpack_leaves
 from proofmap.search.frontier import Offer, OpenLeaves, Report, SearchResult, StoppingRule
 from proofmap.search.lp import solve_case_lps, solve_leaf_lps
+from proofmap.search.part_lps import is_small, solve_part_lps
 from proofmap.search.parallel import map_shares
 from proofmap.search.tightening import tighten_units
 from proofmap.search.unit_intervals import PartHalfSpace, repair_crossings, root_intervals, tighten_intervals
@@ -41,13 +42,29 @@ _ROOT_TIME_SHARE = 0.2  # share of the time for the root's intervals, and as muc
 _LOOKAHEAD_CANDIDATES = {"cpu": 8, "cuda": 16}  # candidate splits that are bounded before one is chosen
 _SPLITS_PER_TIGHTENING = 6  # depth between two renewals of a part's intervals
 _TIGHTENED_CANDIDATES = {"cpu": 16, "cuda": 32}  # candidates whose intervals are renewed then
+_LPS_PER_BATCH = 32  # open parts of a batch whose programs are solved, on small dense networks
+_LP_TRIAL_SECONDS = 5.0  # programs go on while each of these seconds closes a part
 _LPS_PER_STEP = 16  # parts without open units that are solved by LP in one step
 _OFFERED_POINTS, _BATCHES_PER_OFFER = 16, 16  # points tried as adversaries at a time, and batches between two tries
 _REPORT_SECONDS = 0.5  # seconds between two progress reports
 _BATCH_COEFFICIENTS = {"cpu": 2**25, "cuda": 2**34}  # multiplications per batch
 _BATCH_PARTS = {"cpu": 256, "cuda": 4096}  # parts per batch, at most
 _LOOKAHEAD_BYTES_PER_UNIT = 64  # memory per unit and tried split
+_DEPTH_URGENCY = 1e9  # urgency of each split, where the deepest parts come first
 _FULL_BALL_URGENCY = 1e6  # added to the urgency of parts that keep B open, which come before its members
+
+
+@dataclass(frozen=True)
+class LPRecord:
+    """The programs of parts so far: whether they close parts."""
+
+    closed: int = 0
+    seconds: float = 0.0
+
+    def learn(self, closed: int, seconds: float) -> LPRecord | None:
+        """Return the record with more programs, or None if too few of them close a part."""
+        record = LPRecord(self.closed + closed, self.seconds + seconds)
+        return None if record.seconds > _LP_TRIAL_SECONDS * (1 + record.closed) else record
 
 
 def branch_and_bound(
@@ -59,6 +76,7 @@ def branch_and_bound(
     report: Report,
     stages: Sequence[Stage] | None = None,
     shares: Tensor | None = None,
+    lps: bool = False,
 ) -> SearchResult:
     """Compute upper bounds (1 + G,) of all members that are close to the lower bounds `reached`.
 
@@ -67,8 +85,9 @@ def branch_and_bound(
 
     Args:
         shares: The first shares λ (C, R) of the rows of each unsafe case, if `units` have cases.
+        lps: On small dense networks, HiGHS solves the programs of open parts (`part_lps`).
     """
-    tree = SearchTree(units, balls, reached, rule, offer, root_shares=shares)
+    tree = SearchTree(units, balls, reached, rule, offer, root_shares=shares, lps=lps)
     parts, stopped, begin = 0, "", time.monotonic()
     try:
         for share, tree_parts in STAGES[reached.device.type] if stages is None else stages:
@@ -117,8 +136,11 @@ class SearchTree:
         offer: Offer,
         known: Tensor | None = None,
         root_shares: Tensor | None = None,
+        *,
+        lps: bool = False,
     ) -> None:
         self.root_shares = root_shares  # (C, R) of the cases of `units`
+        self.lps: LPRecord | None = LPRecord() if lps and is_small(units, balls) else None
         self.units: Units = units
         self.balls = balls
         self.brancher: Brancher = Brancher(units, balls)
@@ -160,6 +182,7 @@ class SearchTree:
             self.offer,
             self.upper,
             self.root_shares,
+            lps=self.lps is not None,
         )
 
     @property
@@ -227,9 +250,10 @@ class SearchTree:
 
     def split_leaves(self) -> None:
         """Split the most urgent parts; parts without open units are solved by LP instead."""
-        urgent = self.leaves.most_urgent(self.batch)
+        count = self.batch if self.lps is None else _LPS_PER_BATCH // 2
+        urgent = self.leaves.most_urgent(count)
         self.split_upper = urgent["value"].amax(0)
-        self.leaves.drop(self.batch)
+        self.leaves.drop(count)
         whole = urgent["candidates"][:, 0] < 0
         if bool(whole.any()):
             self._refine_linear_parts({name: column[whole] for name, column in urgent.items()})
@@ -314,15 +338,47 @@ class SearchTree:
     def _add_parts(self, x: Interval, best: BestChoice, row: Tensor, depth: Tensor, above: Tensor) -> None:
         """Compute the final bounds of parts: parts that exceed no threshold are closed, the others become leaves."""
         value = torch.minimum(self._member_bounds(row, x, best.choice), above)
+        if self.lps is not None:
+            best, value = self._with_lps(x, best, row, value)
         self.parts += len(value)
         self._offer_points(best, value)
         urgency = self._urgency(value)
         left = urgency > 0
+        if self.lps is not None:  # deepest first: programs close parts only after many splits
+            urgency = urgency + _DEPTH_URGENCY * depth
         leaves = {**self.brancher.leaf_columns(row, x, best, value), "depth": depth}
         if bool(left.any()):
             self.leaves.add({name: column[left] for name, column in leaves.items()}, urgency[left])
         if not bool(left.all()):
             self.closed_upper = torch.maximum(self.closed_upper, value[~left].amax(0))
+
+    def _with_lps(self, x: Interval, best: BestChoice, row: Tensor, value: Tensor) -> tuple[BestChoice, Tensor]:
+        """Solve the programs of the most urgent open parts, as long as these close more parts per second."""
+        urgency = self._urgency(value)
+        some = urgency.topk(min(_LPS_PER_BATCH, len(urgency))).indices
+        some = some[urgency[some] > 0]
+        if self.lps is None or not len(some):
+            return best, value
+        begin = time.monotonic()
+        solved = solve_part_lps(self.units, self.balls, row[some], x.pick(some), best.choice.pick(some), self.rule.deadline)
+        closer = torch.minimum(self._member_bounds(row[some], x.pick(some), solved.choice), value[some])
+        better = (closer < value[some]).any(1) & solved.solved
+        taken, wide = some[better], solved.solved[:, None]
+        old = best.choice
+        new = solved.choice.pick(better)
+        choice = ParameterChoice(
+            old.slopes.index_copy(0, taken, new.slopes.to(old.slopes)),
+            old.multipliers.index_copy(0, taken, new.multipliers.to(old.multipliers)),
+            None if old.shares is None or new.shares is None else old.shares.index_copy(0, taken, new.shares.to(old.shares)),
+        )
+        losses = best.losses.index_copy(0, some, torch.where(wide, solved.gap.to(best.losses), best.losses[some]))
+        delta = best.delta.index_copy(0, some, torch.where(wide, solved.delta.to(best.delta), best.delta[some]))
+        value = value.index_copy(0, some, closer)
+        left = self._urgency(closer) > 0
+        if bool(left.any()):
+            self._offer(solved.delta[left], torch.zeros_like(some[left]))
+        self.lps = self.lps.learn(int((~left).sum()), time.monotonic() - begin)
+        return BestChoice(choice, best.value, losses, delta), value
 
     def _offer_points(self, best: BestChoice, value: Tensor) -> None:
         """Try the maximisers δ of the most urgent parts as adversaries, once in several batches."""

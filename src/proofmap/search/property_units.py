@@ -74,7 +74,7 @@ class UnitSearch:
                 return SearchResult(unknown, 0, "units")
             reached = torch.full_like(unknown, -inf)
             balls = SampleBalls(self._balls)
-            return branch_and_bound(units, balls, reached, rule, self._offer, report, shares=shares)
+            return branch_and_bound(units, balls, reached, rule, self._offer, report, shares=shares, lps=True)
 
     @property
     def _balls(self) -> Family:
