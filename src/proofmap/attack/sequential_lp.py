@@ -62,7 +62,7 @@ def _step(value: Tensor, slope: Tensor, x: Tensor, low: Tensor, high: Tensor, ra
 
     wide = radius * (high - low)
     down, up = torch.maximum(low - x, -wide), torch.minimum(high - x, wide)
-    if not bool((value.isfinite().all() & slope.isfinite().all())):
+    if not bool(value.isfinite().all() & slope.isfinite().all()):
         return None
     cost = np.append(np.zeros(len(x)), -1.0)
     matrix = np.hstack([slope.cpu().numpy(), np.ones((len(value), 1))])

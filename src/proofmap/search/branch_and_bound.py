@@ -22,8 +22,8 @@ from proofmap.search.beta_crown import BestChoice, ParameterChoice
 from proofmap.search.branching import FAST_RATES, SLOW_RATES, Brancher, unpack_leaves
 from proofmap.search.frontier import Offer, OpenLeaves, Report, SearchResult, StoppingRule
 from proofmap.search.lp import solve_case_lps, solve_leaf_lps
-from proofmap.search.part_lps import is_small, solve_part_lps
 from proofmap.search.parallel import map_shares
+from proofmap.search.part_lps import is_small, solve_part_lps
 from proofmap.search.tightening import tighten_units
 from proofmap.search.unit_intervals import PartHalfSpace, repair_crossings, root_intervals, tighten_intervals
 from proofmap.search.unstable_units import Units, repeat_interval, round_outward, to_float64
@@ -42,8 +42,8 @@ _ROOT_TIME_SHARE = 0.2  # share of the time for the root's intervals, and as muc
 _LOOKAHEAD_CANDIDATES = {"cpu": 8, "cuda": 16}  # candidate splits that are bounded before one is chosen
 _SPLITS_PER_TIGHTENING = 6  # depth between two renewals of a part's intervals
 _TIGHTENED_CANDIDATES = {"cpu": 16, "cuda": 32}  # candidates whose intervals are renewed then
-_LPS_PER_BATCH = 32  # open parts of a batch whose programs are solved, on small dense networks
-_LP_TRIAL_SECONDS = 5.0  # programs go on while each of these seconds closes a part
+_LPS_PER_BATCH = 8  # open parts of a batch whose programs are solved, on small dense networks
+_LP_TRIALS = 256  # programs go on while one in so many closes a part
 _LPS_PER_STEP = 16  # parts without open units that are solved by LP in one step
 _OFFERED_POINTS, _BATCHES_PER_OFFER = 16, 16  # points tried as adversaries at a time, and batches between two tries
 _REPORT_SECONDS = 0.5  # seconds between two progress reports
@@ -59,12 +59,12 @@ class LPRecord:
     """The programs of parts so far: whether they close parts."""
 
     closed: int = 0
-    seconds: float = 0.0
+    solved: int = 0
 
-    def learn(self, closed: int, seconds: float) -> LPRecord | None:
+    def learn(self, closed: int, solved: int) -> LPRecord | None:
         """Return the record with more programs, or None if too few of them close a part."""
-        record = LPRecord(self.closed + closed, self.seconds + seconds)
-        return None if record.seconds > _LP_TRIAL_SECONDS * (1 + record.closed) else record
+        record = LPRecord(self.closed + closed, self.solved + solved)
+        return None if record.solved > _LP_TRIALS * (1 + record.closed) else record
 
 
 def branch_and_bound(
@@ -313,9 +313,8 @@ class SearchTree:
             return len(empty), None
         of, closer = both[left], closer.pick(left)
         row = part["row"][of]
-        best = self.brancher.optimise(
-            row, closer, choice.pick(of), _PART_STEPS, self._target_member(part)[of], FAST_RATES
-        )
+        steps = _PART_STEPS if self.lps is None else 0
+        best = self.brancher.optimise(row, closer, choice.pick(of), steps, self._target_member(part)[of], FAST_RATES)
         return len(empty) - len(left), (closer, best, row, depth[left], part["value"][of])
 
     def _target_member(self, part: Mapping[str, Tensor]) -> Tensor:
@@ -326,6 +325,8 @@ class SearchTree:
     def _choose_units(self, part: Mapping[str, Tensor], x: Interval, choice: ParameterChoice) -> Tensor:
         """Return the unit (B,) at which to split each part."""
         ahead = part["candidates"][:, : _LOOKAHEAD_CANDIDATES[x.lower.device.type]].long()
+        if self.lps is not None:
+            return ahead[:, 0]
         return self.brancher.choose_units(
             part["row"], x, choice, ahead, float(self._thresholds[0]), part["value"][:, 0]
         )
@@ -359,8 +360,9 @@ class SearchTree:
         some = some[urgency[some] > 0]
         if self.lps is None or not len(some):
             return best, value
-        begin = time.monotonic()
-        solved = solve_part_lps(self.units, self.balls, row[some], x.pick(some), best.choice.pick(some), self.rule.deadline)
+        solved = solve_part_lps(
+            self.units, self.balls, row[some], x.pick(some), best.choice.pick(some), self.rule.deadline
+        )
         closer = torch.minimum(self._member_bounds(row[some], x.pick(some), solved.choice), value[some])
         better = (closer < value[some]).any(1) & solved.solved
         taken, wide = some[better], solved.solved[:, None]
@@ -369,7 +371,9 @@ class SearchTree:
         choice = ParameterChoice(
             old.slopes.index_copy(0, taken, new.slopes.to(old.slopes)),
             old.multipliers.index_copy(0, taken, new.multipliers.to(old.multipliers)),
-            None if old.shares is None or new.shares is None else old.shares.index_copy(0, taken, new.shares.to(old.shares)),
+            None
+            if old.shares is None or new.shares is None
+            else old.shares.index_copy(0, taken, new.shares.to(old.shares)),
         )
         losses = best.losses.index_copy(0, some, torch.where(wide, solved.gap.to(best.losses), best.losses[some]))
         delta = best.delta.index_copy(0, some, torch.where(wide, solved.delta.to(best.delta), best.delta[some]))
@@ -377,7 +381,7 @@ class SearchTree:
         left = self._urgency(closer) > 0
         if bool(left.any()):
             self._offer(solved.delta[left], torch.zeros_like(some[left]))
-        self.lps = self.lps.learn(int((~left).sum()), time.monotonic() - begin)
+        self.lps = self.lps.learn(int((~left).sum()), len(some))
         return BestChoice(choice, best.value, losses, delta), value
 
     def _offer_points(self, best: BestChoice, value: Tensor) -> None:

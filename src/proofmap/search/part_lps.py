@@ -42,7 +42,12 @@ def is_small(units: Units, balls: SampleBalls) -> bool:
     """Return whether programs of these units are worth their time: few ReLUs, and a box of few variables."""
     count, variables = units.inputs.weight.shape
     relus = all(level.node is None for level in units.levels)
-    return relus and balls.family.norm == np.inf and balls.members == 1 and count * (count + variables) <= _MAX_COEFFICIENTS
+    return (
+        relus
+        and balls.family.norm == np.inf
+        and balls.members == 1
+        and count * (count + variables) <= _MAX_COEFFICIENTS
+    )
 
 
 def solve_part_lps(
@@ -141,7 +146,9 @@ class _PartProgram:
                 break
         if answer.status != 0:
             return None
-        duals = np.split(np.maximum(-answer.ineqlin.marginals, 0.0), np.cumsum([len(part) for part, _, _ in blocks])[:-1])
+        duals = np.split(
+            np.maximum(-answer.ineqlin.marginals, 0.0), np.cumsum([len(part) for part, _, _ in blocks])[:-1]
+        )
         delta, u = answer.x[:d], answer.x[d : d + k]
         gap, multipliers, slopes = np.zeros(len(bias)), np.zeros(len(bias)), np.full(len(bias), -1.0)
         multipliers[on], multipliers[off] = duals[3], -duals[4]

@@ -176,7 +176,7 @@ class BoxSearch:
         problem = self.problem
         count = len(problem.low)
         region = torch.arange(count, device=problem.low.device)
-        all_open = (self.place[:, :, 0] >= 0)
+        all_open = self.place[:, :, 0] >= 0
         for some in region.split(self.batch):
             self._add(problem.low[some], problem.high[some], some, all_open[some], None)
 

@@ -14,6 +14,7 @@ from math import inf
 import torch
 from torch import Tensor
 
+from proofmap.attack.pgd import gradient_step, run_pgd
 from proofmap.bounds import Cases, node_facts
 from proofmap.bounds.backward import BackwardBounder, BackwardPass
 from proofmap.bounds.engine import bound_nodes
@@ -25,8 +26,8 @@ from proofmap.graph import Graph
 from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import largest_below
-from proofmap.rounding.search_errors import FLOAT64_UNIT, enlarge_balls
 from proofmap.rounding.float32_sums import unit_roundoff
+from proofmap.rounding.search_errors import FLOAT64_UNIT, enlarge_balls
 from proofmap.runtime import progress
 from proofmap.runtime.memory import is_out_of_memory
 from proofmap.runtime.time_limit import time_limit
@@ -40,7 +41,8 @@ from proofmap.search.unstable_units import Units
 
 Confirm = Callable[[Tensor], bool]  # points (K, *shape): whether one is a counterexample
 
-_CHECKED_POINTS = 4  # points of each batch that are checked
+_CHECKED_POINTS = 4  # deepest points of each batch that PGD improves and that are checked
+_CLIMB_SIZES = [0.05 * 0.6**k for k in range(8)]  # its steps, as shares of the box
 _GAP = 1e-9  # a search ends below 0, so that the gap to points hardly matters
 _EQUAL_SHARE = 0.25  # part of equal shares in the first shares: exponentiated gradient does not leave 0
 
@@ -81,14 +83,18 @@ class UnitSearch:
         return enlarge_balls(self.family, unit_roundoff(torch.float32)) if self.rigorous else self.family
 
     def _offer(self, delta: Tensor, member: Tensor) -> Tensor:
-        """Check the deepest of the points x + δ (K, d); return inf as the lower bound if one is a counterexample."""
-        points = self.family.x + delta.double().view(-1, *self.family.shape)
-        low, high = self.family.box()
-        points = points.maximum(low).minimum(high)
-        region = torch.zeros_like(member)
-        depth = self.rows.depth(self.graph(points).flatten(1), region)
-        top = depth.topk(min(_CHECKED_POINTS, len(depth))).indices
-        return torch.full_like(self.family.eps, inf if self.confirm(points[top]) else -inf)
+        """Improve and check the deepest points x + δ (K, d); return inf as the lower bound after a counterexample."""
+        low, high = (end - self.family.x for end in self.family.box())
+        delta = delta.double().view(-1, *self.family.shape).maximum(low).minimum(high)
+        value = self._depth(self.family.x + delta)
+        top = value.topk(min(_CHECKED_POINTS, len(value))).indices
+        balls = self.family.pick(torch.zeros_like(top))
+        _, delta = run_pgd(self._depth, balls, delta[top], _CLIMB_SIZES, gradient_step)
+        return torch.full_like(self.family.eps, inf if self.confirm(self.family.x + delta) else -inf)
+
+    def _depth(self, points: Tensor) -> Tensor:
+        outputs = self.graph(points).flatten(1)
+        return self.rows.depth(outputs, torch.zeros(len(points), dtype=torch.int64, device=points.device))
 
     def _units(self) -> tuple[Units | None, Tensor | None]:
         """Return the units with the rows -(a·y + b), at most 0 where excluded, and the shares of the rows of cases."""

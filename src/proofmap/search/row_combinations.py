@@ -2,8 +2,8 @@
 
 An unsafe point of a box satisfies all rows v_r(x) <= 0 of a case. With planes v_r(x) >= f_r·x + c_r on the box,
 
-- the case is excluded on the box if, for some λ >= 0, min over the box of Σ λ_r (f_r·x + c_r) is positive. The dual view
-  of INVPROP (Kotha et al. 2023) and of β-CROWN's multipliers: any λ gives a valid bound, so that λ may be found by any
+- the case is excluded on the box if, for some λ >= 0, min over the box of Σ λ_r (f_r·x + c_r) is positive. As for the
+  multipliers of INVPROP (Kotha et al. 2023) and β-CROWN, any λ gives a valid bound, so that λ may be found by any
   method. Here it is exponentiated gradient ascent of a concave function.
 - unsafe points lie in the half-spaces f_r·x + c_r <= 0. In closed form, they tighten the box (Clip-and-Verify, Zhou et
   al. 2025): if a half-space leaves nothing, the case is excluded.
@@ -121,8 +121,9 @@ def clip_boxes(planes: Planes, low: Tensor, high: Tensor) -> tuple[Tensor, Tenso
         reach = reach * (1 + 8 * _UNIT)
         up = torch.where(planes.weight > 0, low[:, None] + reach, torch.inf).amin(1)
         down = torch.where(planes.weight < 0, high[:, None] - reach, -torch.inf).amax(1)
-        up, down = torch.nextafter(up, torch.full_like(up, torch.inf)), torch.nextafter(
-            down, torch.full_like(down, -torch.inf)
+        up, down = (
+            torch.nextafter(up, torch.full_like(up, torch.inf)),
+            torch.nextafter(down, torch.full_like(down, -torch.inf)),
         )
         closer = torch.maximum(low, down), torch.minimum(high, up)
         empty = empty | (closer[0] > closer[1]).any(1)

@@ -37,7 +37,9 @@ class UnsafeRows:
             rows = sum(len(one) for _, one in region)
             weight[g, :rows] = torch.cat([one for one, _ in region])
             bias[g, :rows] = torch.cat([one for _, one in region])
-            number[g, :rows] = torch.cat([torch.full_like(one, k, dtype=torch.int64) for k, (_, one) in enumerate(region)])
+            number[g, :rows] = torch.cat(
+                [torch.full_like(one, k, dtype=torch.int64) for k, (_, one) in enumerate(region)]
+            )
         height = max(len(one) for region in cases for _, one in region)
         return UnsafeRows(weight, bias, number, max(map(len, cases)), height)
 

@@ -100,7 +100,7 @@ class Units:
     levels: tuple[UnitLevel, ...]
     rows: UnitRows  # rows of the specification, (R, ...)
     swing: Tensor | None = None  # (d,) the largest |δ|, if rounding errors are counted
-    # (C, R) the rows of each unsafe case, -1 for none: a search bounds combinations of them. None: it bounds single rows
+    # (C, R) the rows of each unsafe case, -1 for none: a search bounds combinations of them; None: single rows
     cases: Tensor | None = None
 
     def __len__(self) -> int:

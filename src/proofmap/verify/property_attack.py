@@ -42,20 +42,19 @@ class PointCheck:
     regions: Sequence[Region]
     device: torch.device
 
-    def violation(self, points: Tensor, number: Sequence[int]) -> Violation | None:
+    def violation(self, points: Tensor, number: Sequence[int], *, repair: bool = True) -> Violation | None:
         """Return the first of the points (K, *shape), of regions number (K,), that is a counterexample as it is stored.
 
-        A point that one of the two computations alone confirms is moved deeper into its case first.
+        With `repair`, a point that is none is moved deeper into its case, and tried again.
         """
         for point, k in zip(points, number, strict=True):
             region = self.regions[k]
             ends = region.lower.to(self.device), region.upper.to(self.device)
             near = round_into_box(point[None], *ends, self.network.dtype)
-            for again in (False, True):
-                if (found := self._confirmed(near, region)) is not None:
-                    return found
-                if not again:
-                    near = self._repaired(near, region, *ends)
+            if (found := self._confirmed(near, region)) is not None:
+                return found
+            if repair and (found := self._confirmed(self._repaired(near, region, *ends), region)) is not None:
+                return found
         return None
 
     def _confirmed(self, point: Tensor, region: Region) -> Violation | None:
@@ -158,7 +157,11 @@ def _deepest_samples(value: Objective, family: Family, generator: torch.Generato
 
 def products(graph: Graph) -> int:
     """Estimate the number of products that the network computes for one sample."""
-    weighted = (node.weight.numel() * max(1, node.size // max(1, node.shape[0])) for node in graph.nodes if node.op.startswith("conv") and node.weight is not None)
+    weighted = (
+        node.weight.numel() * max(1, node.size // max(1, node.shape[0]))
+        for node in graph.nodes
+        if node.op.startswith("conv") and node.weight is not None
+    )
     dense = (node.weight.numel() for node in graph.nodes if not node.op.startswith("conv") and node.weight is not None)
     return sum(weighted) + sum(dense) + sum(node.size for node in graph.nodes)
 

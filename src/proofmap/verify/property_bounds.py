@@ -64,7 +64,10 @@ class BoundedRegion:
 
 @dataclass(frozen=True, eq=False)
 class OpenCase:
-    """A case that is not excluded, with biases (R,) lowered by the slack of its rows; -inf if a row excludes nothing."""
+    """A case that is not excluded, with biases (R,) lowered by the slack of its rows.
+
+    The bias of a row that excludes nothing is -inf.
+    """
 
     case: Unsafe
     bias: Tensor
@@ -93,17 +96,26 @@ def bound_regions(
             yield from _bound_batch(graph, some, method, device, available, rigorous)
         except BoundError:
             for region in some:
-                try:
-                    yield from _bound_batch(graph, [region], method, device, available, rigorous)
-                except BoundError as error:
-                    rows = torch.zeros(sum(len(case.bias) for case in region.unsafe), dtype=torch.float64)
-                    yield BoundedRegion(region, rows - inf, rows, rows < 0, str(error))
+                yield _bound_alone(graph, region, method, device, available, rigorous)
+
+
+def _bound_alone(
+    graph: Graph, region: Region, method: Method, device: torch.device, available: int, rigorous: bool
+) -> BoundedRegion:
+    try:
+        (found,) = _bound_batch(graph, [region], method, device, available, rigorous)
+    except BoundError as error:
+        rows = torch.zeros(sum(len(case.bias) for case in region.unsafe), dtype=torch.float64)
+        return BoundedRegion(region, rows - inf, rows, rows < 0, str(error))
+    return found
 
 
 def _bound_batch(
     graph: Graph, regions: Sequence[Region], method: Method, device: torch.device, available: int, rigorous: bool
 ) -> list[BoundedRegion]:
-    family = enclosing_ball(*(torch.stack([getattr(one, end) for one in regions]).to(device) for end in ("lower", "upper")))
+    family = enclosing_ball(
+        *(torch.stack([getattr(one, end) for one in regions]).to(device) for end in ("lower", "upper"))
+    )
     counts = [sum(len(case.bias) for case in region.unsafe) for region in regions]
     weight = family.x.new_zeros(len(regions), max(counts), graph.classes)
     bias = family.x.new_zeros(len(regions), max(counts))
@@ -118,8 +130,10 @@ def _bound_batch(
     lower = bias - above[:, 0]
     found = []
     for g, (region, count) in enumerate(zip(regions, counts, strict=True)):
-        here = family.pick(torch.tensor([g], device=device))
-        distinct = _distinct_probabilities(graph, here, region.unsafe, method, available, rigorous)
+        distinct = torch.ones(count, dtype=torch.bool)
+        if graph.taken_off is not None:
+            here = family.pick(torch.tensor([g], device=device))
+            distinct = _distinct_probabilities(graph, here, region.unsafe, method, available, rigorous)
         rows = (lower[g, :count].cpu(), slack[g, :count].cpu(), distinct.cpu())
         found.append(BoundedRegion(region, *rows))
     return found
@@ -133,8 +147,6 @@ def _distinct_probabilities(
     Far behind the largest logit, all probabilities can be 0. There a row that equal outputs meet is not excluded.
     """
     weight, strict = (torch.cat(parts) for parts in zip(*((c.weight, c.strict) for c in cases), strict=True))
-    if graph.taken_off is None:
-        return torch.ones_like(strict).to(family.x.device)
     ahead = weight.argmax(1).to(family.x.device)
     each = torch.eye(graph.classes).to(family.x)
     forms = (each[None, :] - each[ahead.unique()][:, None]).flatten(0, 1)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from proofmap.bounds import Backward, Cases, Exact, solve
+from proofmap.errors import BoundError
 from proofmap.graph import Graph
 from proofmap.inputs.family import Family
 from proofmap.runtime import progress
@@ -31,6 +32,7 @@ from proofmap.verify.property_bounds import OpenRegion
 _MAX_MOVING_INPUTS = 20  # with more moving inputs, boxes of inputs are not split
 _TRIAL_SHARE, _TRIAL_SECONDS = 0.1, 3.0  # each of two possible searches tries first: share of the time, at most
 _UNITS_TIME_SHARE = 0.5  # share of the time left for units, if they gained more than boxes; then boxes continue
+_REPAIR_TIME_SHARE = 0.1  # share of the time for moving points deeper into their cases
 _REPORT_SECONDS = 0.5  # seconds between two progress reports
 
 
@@ -50,6 +52,8 @@ class _Points:
         self.check = check
         self.moving = moving
         self.violation: Violation | None = None
+        self.begin: float = time.monotonic()
+        self.seconds: float = 0.0  # for repairs
 
     def confirm(self, points: Tensor, region: Tensor) -> bool:
         """Check moving inputs (K, m) in regions (K,)."""
@@ -60,7 +64,11 @@ class _Points:
         return self._keep(points, [number] * len(points))
 
     def _keep(self, points: Tensor, regions: list[int]) -> bool:
-        self.violation = self.check.violation(points, regions)
+        begin = time.monotonic()
+        repair = self.seconds <= _REPAIR_TIME_SHARE * (begin - self.begin)
+        self.violation = self.check.violation(points, regions, repair=repair)
+        if repair:
+            self.seconds += time.monotonic() - begin
         return self.violation is not None
 
 
@@ -88,15 +96,16 @@ def search_cases(
         graph, [one.region.ball(device) for one in left], rows, points, memory, rigorous, deadline, time.monotonic()
     )
     with full_precision(device), plain_sums() if rigorous else nullcontext():
-        boxes = search.boxes(moving.pick(lower), moving.pick(upper)) if 0 < len(moving.index) <= _MAX_MOVING_INPUTS else None
         try:
+            few = 0 < len(moving.index) <= _MAX_MOVING_INPUTS
+            boxes = search.boxes(moving.pick(lower), moving.pick(upper)) if few else None
             open_, margin = search.run(boxes)
-        except KeyboardInterrupt:
-            open_, margin = count, -inf
+        except (KeyboardInterrupt, BoundError):  # a bound may leave the range of a function or of its numbers
+            open_, margin = True, -inf
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            open_, margin = count, -inf
+            open_, margin = True, -inf
     return SearchedCases(0 if points.violation is None and not open_ else count, margin + slack, points.violation)
 
 
