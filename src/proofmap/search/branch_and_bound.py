@@ -43,6 +43,7 @@ _LOOKAHEAD_CANDIDATES = {"cpu": 8, "cuda": 16}  # candidate splits that are boun
 _SPLITS_PER_TIGHTENING = 6  # depth between two renewals of a part's intervals
 _TIGHTENED_CANDIDATES = {"cpu": 16, "cuda": 32}  # candidates whose intervals are renewed then
 _LPS_PER_BATCH = 8  # open parts of a batch whose programs are solved, on small dense networks
+_LP_START_SHARE = 0.15  # share of the time before programs are solved: splits alone decide most small networks
 _LP_TRIALS = 256  # programs go on while one in so many closes a part
 _LPS_PER_STEP = 16  # parts without open units that are solved by LP in one step
 _OFFERED_POINTS, _BATCHES_PER_OFFER = 16, 16  # points tried as adversaries at a time, and batches between two tries
@@ -140,7 +141,9 @@ class SearchTree:
         lps: bool = False,
     ) -> None:
         self.root_shares = root_shares  # (C, R) of the cases of `units`
-        self.lps: LPRecord | None = LPRecord() if lps and is_small(units, balls) else None
+        self.lps: LPRecord | None = None  # not None while programs of parts are solved
+        now = time.monotonic()
+        self.lps_from: float = now + _LP_START_SHARE * (rule.deadline - now) if lps and is_small(units, balls) else inf
         self.units: Units = units
         self.balls = balls
         self.brancher: Brancher = Brancher(units, balls)
@@ -182,7 +185,7 @@ class SearchTree:
             self.offer,
             self.upper,
             self.root_shares,
-            lps=self.lps is not None,
+            lps=self.lps is not None or self.lps_from < inf,
         )
 
     @property
@@ -250,6 +253,8 @@ class SearchTree:
 
     def split_leaves(self) -> None:
         """Split the most urgent parts; parts without open units are solved by LP instead."""
+        if time.monotonic() > self.lps_from:
+            self.lps, self.lps_from = LPRecord(), inf
         count = self.batch if self.lps is None else _LPS_PER_BATCH // 2
         urgent = self.leaves.most_urgent(count)
         self.split_upper = urgent["value"].amax(0)

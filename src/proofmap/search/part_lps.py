@@ -25,6 +25,7 @@ from proofmap.search.beta_crown import ParameterChoice
 from proofmap.search.unstable_units import Units
 
 _MAX_COEFFICIENTS = 2**17  # units times variables and units: larger programs take longer than many steps of Adam
+_MAX_VARIABLES = 128  # images have more; their programs hardly gain over splits
 _LEAST_LP_SECONDS = 1e-3  # an LP that takes longer after the deadline is left unsolved
 
 
@@ -42,12 +43,8 @@ def is_small(units: Units, balls: SampleBalls) -> bool:
     """Return whether programs of these units are worth their time: few ReLUs, and a box of few variables."""
     count, variables = units.inputs.weight.shape
     relus = all(level.node is None for level in units.levels)
-    return (
-        relus
-        and balls.family.norm == np.inf
-        and balls.members == 1
-        and count * (count + variables) <= _MAX_COEFFICIENTS
-    )
+    few = variables <= _MAX_VARIABLES and count * (count + variables) <= _MAX_COEFFICIENTS
+    return relus and few and balls.family.norm == np.inf and balls.members == 1
 
 
 def solve_part_lps(

@@ -115,7 +115,7 @@ class BoxSearch:
         self.climb_seconds: float = 0.0
         self.stuck: int = 0  # boxes that are open and too small to be halved
         self.found: bool = False
-        self.closed_margin: float = inf  # smallest bound that excluded a case; 0 if a clip excluded it
+        self.closed_margin: float = inf  # smallest bound that excluded a case, at most 0 after a clip
         device = problem.low.device
         values = sum(node.size for node in self.graph.nodes)
         hidden = max([self.graph[name].size for name in node_facts.hidden(self.graph)], default=1)
@@ -196,7 +196,6 @@ class BoxSearch:
             planes = self._planes(part["weight"].repeat(2, 1, 1), part["bias"].repeat(2, 1), region)
             low, high, open_ = self._clipped(planes, low, high, region, open_)
             left = open_.any(1).nonzero().flatten()
-            self.closed_margin = min(self.closed_margin, 0.0) if len(left) < len(low) else self.closed_margin
             low, high, region, open_, parent = low[left], high[left], region[left], open_[left], parent[left]
         if len(low):
             self._add(low, high, region, open_, parent)
@@ -313,9 +312,7 @@ class BoxSearch:
             self.closed_margin = min(self.closed_margin, float(value[excluded].min()))
         every = pairs.with_combination(plane[0], plane[1].nan_to_num(neginf=0.0))
         every.present[:, -1] = plane[1].isfinite()
-        clipped_low, clipped_high, empty = clip_boxes(every, here_low, here_high)
-        if bool((empty & ~excluded).any()):
-            self.closed_margin = min(self.closed_margin, 0.0)
+        clipped_low, clipped_high, empty = self._clip(every, here_low, here_high, excluded)
         excluded = excluded | empty
         left = torch.zeros_like(open_)
         left[box, number] = ~excluded
@@ -346,11 +343,21 @@ class BoxSearch:
         """Clip boxes by their parents' planes: (low, high, open cases)."""
         box, number = open_.nonzero(as_tuple=True)
         pairs = self._pairs(planes, region, box, number)
-        near_low, near_high, empty = clip_boxes(pairs, low[box], high[box])
+        near_low, near_high, empty = self._clip(pairs, low[box], high[box])
         left = torch.zeros_like(open_)
         left[box, number] = ~empty
         low, high = _hull(low, high, box[~empty], near_low[~empty], near_high[~empty])
         return low, high, left
+
+    def _clip(
+        self, planes: Planes, low: Tensor, high: Tensor, excluded: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Clip boxes (P, m) of cases. All that is known of the points that a clip removes is a margin of 0."""
+        near_low, near_high, empty = clip_boxes(planes, low, high)
+        removed = empty | (near_low > low).any(1) | (near_high < high).any(1)
+        if bool((removed if excluded is None else removed & ~excluded).any()):
+            self.closed_margin = min(self.closed_margin, 0.0)
+        return near_low, near_high, empty
 
     def _look(self, done: _Bounded, left: Tensor) -> None:
         """Evaluate the network at the points of open boxes, and check those that may be counterexamples."""
@@ -414,7 +421,7 @@ def _hull(low: Tensor, high: Tensor, box: Tensor, part_low: Tensor, part_high: T
     place = box[:, None].expand_as(part_low)
     new_low = torch.full_like(low, inf).scatter_reduce(0, place, part_low, "amin")
     new_high = torch.full_like(high, -inf).scatter_reduce(0, place, part_high, "amax")
-    none = new_low > new_high
+    none = new_low > new_high  # boxes without parts
     return torch.where(none, low, new_low), torch.where(none, high, new_high)
 
 

@@ -85,27 +85,31 @@ def attack_cases(check: PointCheck, left: Sequence[OpenRegion], until: float) ->
     """Search a point that meets one of the cases by PGD. Return it with its outputs by `check.run`, or None.
 
     Half of the starts maximise the smallest -(a·y + b) of a case's rows, and half the sum of its positive a·y + b.
-    until: no batch of cases but the first begins after this time of `time.monotonic`.
+    until: after this time of `time.monotonic`, no round of starts begins.
     """
     pairs = [(k, one.case) for k, region in enumerate(left) for one in region.cases]
     for start in range(0, len(pairs), _CASES_PER_ATTACK):
         if start and time.monotonic() > until:
             break
         some = pairs[start : start + _CASES_PER_ATTACK]
-        for points, near in _points(check, some):
-            if time.monotonic() > until and not bool(near.any()):
-                break
+        for points, near, promising in _points(check, some):
             which = near.nonzero().flatten()
             found = check.violation(points[which], [some[k][0] for k in which.tolist()])
+            late = time.monotonic() > until
+            if found is None and not late:
+                found = check.violation(points[promising], [some[k][0] for k in promising.tolist()])
             if found is not None:
                 return found
+            if late:
+                break
     return None
 
 
-def _points(check: PointCheck, pairs: Sequence[tuple[int, Unsafe]]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the best point (N, *shape) of each round of starts, and whether they may meet their cases.
+def _points(check: PointCheck, pairs: Sequence[tuple[int, Unsafe]]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield the best point (N, *shape) of each case, whether it may meet the case, and the most promising ones.
 
-    The first start of all is the centre of the box. Small networks have several starts per case in a round.
+    One round of starts is yielded at a time. The first start of all is the centre of the box. Small networks have
+    several starts per case in a round.
     """
     graph, regions = check.network, [check.regions[k] for k, _ in pairs]
     lower, upper = (torch.stack([getattr(one, end) for one in regions]).to(check.device) for end in ("lower", "upper"))
@@ -135,9 +139,8 @@ def _points(check: PointCheck, pairs: Sequence[tuple[int, Unsafe]]) -> Iterator[
         value, delta = value[best], delta[best]
         # also try points that only rounding errors may keep from 0
         near = value > -RELATIVE_SLACK * value.abs().clamp(min=1)
-        if several and not bool(near.any()):
-            near[value.topk(min(_POLISHED, len(value))).indices] = True
-        yield round_into_box(family.x + delta, lower, upper, graph.dtype), near
+        promising = value.topk(min(_POLISHED, len(value))).indices if several else near.nonzero().flatten()[:0]
+        yield round_into_box(family.x + delta, lower, upper, graph.dtype), near, promising
 
 
 def _deepest_samples(value: Objective, family: Family, generator: torch.Generator) -> Tensor:
