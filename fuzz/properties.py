@@ -4,7 +4,7 @@
     python -m fuzz.properties --count 10000 --share 2/4    # every fourth seed, from the second
 
 A network has two or three inputs and four ReLUs. Its property has one to three cases of one to three rows, close to the
-boundary. Each seed is decided three times: as `decide` does it, by splits of inputs alone, and by splits of units alone.
+boundary. Each seed is decided three times: as `decide` does it, by splits of inputs alone, and by those of units alone.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from proofmap.verify.unsafe_region import Region, Unsafe
 
 __all__ = ["PropertyAnswer", "Region", "Unsafe", "check", "decide"]
 
-_ATTACK_TIME_SHARE = 0.2  # after this share of the search time, no further batch of cases is attacked before the search
+_ATTACK_TIME_SHARE = 0.1  # after this share of the search time, no further start of an attack begins before the search
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from proofmap.verify.unsafe_region import Region, Unsafe
 Violation = tuple[Tensor, Tensor]  # a point (*shape), and the outputs (classes,) of the model as it runs there
 
 _CASES_PER_ATTACK = 32  # cases that are attacked at once; after each batch the attack may end
-_MAX_STARTS, _PRODUCTS_PER_ROUND = 128, 2**26  # starts of a case: at most, and within so many products of one step
+_MAX_STARTS, _PRODUCTS_PER_ROUND = 128, 2**24  # starts of a case: at most, and within so many products of one step
 _SAMPLES_PER_START = 16  # random points from which each start is taken, the deepest ones
 _MIN_SAMPLED_STARTS = 8  # fewer starts, on large networks, are drawn only once
 _GRADIENT_SIZES = [0.3 * 0.88**k for k in range(PGD_STEPS)]  # steps along the gradient, as shares of the box
