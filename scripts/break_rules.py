@@ -163,7 +163,7 @@ WORDING = "tests/text/test_verdict_wording.py"
 EXPLAINED_VERDICT = "tests/explainers/statements/test_explained_verdict.py"
 CATEGORIES, DOMAINS = "tests/inputs/test_onehot_boxes.py", "tests/inputs/test_domain.py"
 PROPERTY = "tests/verify/test_property.py"
-PLANES, SEARCHED = "tests/search/test_row_combinations.py", "tests/verify/test_property_search.py"
+PLANES, SEARCHED = "tests/search/properties/test_row_combinations.py", "tests/verify/test_property_search.py"
 REFUTE = "tests/attack/test_counterexample.py"
 SMOOTH = "tests/explainers/methods/test_smooth.py"
 BLEND = "tests/explainers/methods/test_blend.py"
@@ -1126,44 +1126,53 @@ BREAKS = [
     Break("verify/unsafe_region.py", "Ball(torch.where(radius > 0, wider, radius))", "Ball(0.9 * radius)", PROPERTY),
     # searches of properties: a multiplier, a clip and a case
     Break(
-        "search/row_combinations.py",
+        "search/properties/row_combinations.py",
         "value = value - (planes.weight.abs()",
         "value = value + (planes.weight.abs()",
         PLANES,
     ),
     Break(
-        "search/row_combinations.py", "torch.where(planes.weight > 0, low", "torch.where(planes.weight < 0, low", PLANES
+        "search/properties/row_combinations.py",
+        "torch.where(planes.weight > 0, low",
+        "torch.where(planes.weight < 0, low",
+        PLANES,
     ),
-    Break("search/row_combinations.py", "low[:, None] + reach", "low[:, None] + 0.7 * reach", PLANES),
+    Break("search/properties/row_combinations.py", "low[:, None] + reach", "low[:, None] + 0.7 * reach", PLANES),
     Break(
-        "search/row_combinations.py", "empty = empty | (room < 0).any(1)", "empty = empty | (room < 0.1).any(1)", PLANES
+        "search/properties/row_combinations.py",
+        "empty = empty | (room < 0).any(1)",
+        "empty = empty | (room < 0.1).any(1)",
+        PLANES,
     ),
-    Break("search/row_combinations.py", "(best * bias).sum(1", "-(best * bias).sum(1", PLANES),
-    Break("search/property_boxes.py", "left = done.open.any(1)", "left = done.open.all(1)", SEARCHED),
+    Break("search/properties/row_combinations.py", "(best * bias).sum(1", "-(best * bias).sum(1", PLANES),
+    Break("search/properties/box_search.py", "left = done.open.any(1)", "left = done.open.all(1)", SEARCHED),
     Break(
-        "search/property_boxes.py",
+        "search/properties/box_search.py",
         "left[box, number] = ~excluded",
         "left[box, number] = ~excluded & (number == 0)",
         SEARCHED,
     ),
-    Break("search/property_boxes.py", "excluded = value > 0", "excluded = value > -0.1", SEARCHED),
+    Break("search/properties/box_search.py", "excluded = value > 0", "excluded = value > -0.1", SEARCHED),
     Break(
-        "search/property_boxes.py",
+        "search/properties/box_search.py",
         "(multipliers * offset).sum(1) - lost",
         "-(multipliers * offset).sum(1) - lost",
         SEARCHED,
     ),
     Break(
-        "search/property_boxes.py", "low[row, split] = high[row + count, split] = at", "low[row, split] = at", SEARCHED
+        "search/properties/box_search.py",
+        "low[row, split] = high[row + count, split] = at",
+        "low[row, split] = at",
+        SEARCHED,
     ),
-    Break("search/property_units.py", "bias=units.rows.bias - bias", "bias=units.rows.bias + bias", SEARCHED),
+    Break("search/properties/unit_search.py", "bias=units.rows.bias - bias", "bias=units.rows.bias + bias", SEARCHED),
     Break(
         "search/unstable_units.py",
         "torch.where(at >= 0, shares.to(every), 0))",
         "-torch.where(at >= 0, shares.to(every), 0))",
         SEARCHED,
     ),
-    Break("search/unsafe_rows.py", "bias[self.index] = 0", "bias[self.index] *= 1", SEARCHED),
+    Break("search/properties/unsafe_rows.py", "bias[self.index] = 0", "bias[self.index] *= 1", SEARCHED),
     Break("inputs/membership.py", "least, most = round_up(lower, dtype)", "least, most = lower.to(dtype)", PROPERTY),
     Break(
         "inputs/membership.py",

@@ -1,8 +1,8 @@
 """The search of a property: exclude all open cases of all boxes, or find a point that meets one.
 
-Two searches share the time: boxes of the moving inputs (`search.property_boxes`), and unstable units
-(`search.property_units`). With few moving inputs, both run for a short trial. The one that reduces the distance to a
-proof more continues.
+Two searches share the time: splits of the moving inputs (`search/properties/box_search.py`), and splits of unstable
+units (`search/properties/unit_search.py`). With few moving inputs, both run for a short trial. The one that reduces
+the distance to a proof more continues.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from proofmap.inputs.family import Family
 from proofmap.runtime import progress
 from proofmap.runtime.memory import is_out_of_memory
 from proofmap.runtime.precision import full_precision, plain_sums
-from proofmap.search.property_boxes import BoxSearch, PropertyBoxes, enclosing_balls
-from proofmap.search.property_units import UnitSearch
-from proofmap.search.unsafe_rows import MovingInputs, UnsafeRows
+from proofmap.search.properties.box_search import BoxSearch, PropertyBoxes, enclosing_balls
+from proofmap.search.properties.unit_search import UnitSearch
+from proofmap.search.properties.unsafe_rows import MovingInputs, UnsafeRows
 from proofmap.verify.property_attack import PointCheck, Violation
 from proofmap.verify.property_bounds import OpenRegion
 

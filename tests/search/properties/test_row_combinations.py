@@ -6,7 +6,7 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
-from proofmap.search.row_combinations import Planes, best_combination, clip_boxes, minima
+from proofmap.search.properties.row_combinations import Planes, best_combination, clip_boxes, minima
 
 PAIRS, ROWS, INPUTS = 40, 3, 3
 

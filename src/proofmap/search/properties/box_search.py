@@ -42,8 +42,8 @@ from proofmap.inputs.membership import add_rounded_down
 from proofmap.runtime import progress
 from proofmap.runtime.memory import bytes_needed
 from proofmap.search.frontier import OpenLeaves
-from proofmap.search.row_combinations import Planes, best_combination, clip_boxes, minima
-from proofmap.search.unsafe_rows import UnsafeRows
+from proofmap.search.properties.row_combinations import Planes, best_combination, clip_boxes, minima
+from proofmap.search.properties.unsafe_rows import UnsafeRows
 
 _MEAN_SCORE_SHARE = 0.25  # share of the mean score that is added to each variable's score when one is chosen
 _BATCH_SECONDS = 0.25  # batches grow until one takes this long

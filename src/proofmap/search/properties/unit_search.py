@@ -35,8 +35,8 @@ from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.branch_and_bound import branch_and_bound
 from proofmap.search.exact import units_of_balls
 from proofmap.search.frontier import Report, SearchResult, StoppingRule
-from proofmap.search.row_combinations import Planes, best_combination
-from proofmap.search.unsafe_rows import UnsafeRows
+from proofmap.search.properties.row_combinations import Planes, best_combination
+from proofmap.search.properties.unsafe_rows import UnsafeRows
 from proofmap.search.unstable_units import Units
 
 Confirm = Callable[[Tensor], bool]  # points (K, *shape): whether one is a counterexample
