@@ -70,7 +70,9 @@ def deepest(net: nn.Sequential, region: Region, case: Unsafe) -> float:
 def near_boundary(net: nn.Sequential, seed: int) -> Region:
     """Draw a box, and cases whose rows are met or nearly met by the outputs at one of its points."""
     draw = np.random.default_rng(seed)
-    inputs = net[0].in_features
+    first = net[0]
+    assert isinstance(first, nn.Linear)
+    inputs = first.in_features
     middle, radius = draw.uniform(-1, 1, inputs), draw.uniform(0.05, 0.8, inputs)
     lower, upper = torch.from_numpy(middle - radius), torch.from_numpy(middle + radius)
     cases = []

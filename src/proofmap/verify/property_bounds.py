@@ -32,7 +32,8 @@ class BoundedRegion:
     why: str | None = None  # the error that prevented bounds
 
     def _each(self, rows: Tensor) -> tuple[Tensor, ...]:
-        return rows.split([len(case.bias) for case in self.region.unsafe])
+        parts: tuple[Tensor, ...] = rows.split([len(case.bias) for case in self.region.unsafe])
+        return parts
 
     @property
     def margin(self) -> float:

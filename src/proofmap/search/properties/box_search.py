@@ -39,6 +39,7 @@ from proofmap.graph import Graph
 from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import add_rounded_down
+from proofmap.rounding.float32_sums import gamma, unit_roundoff
 from proofmap.runtime import progress
 from proofmap.runtime.memory import bytes_needed
 from proofmap.search.frontier import OpenLeaves
@@ -56,6 +57,7 @@ _LOOKED_AT = 8  # points of a batch that may be counterexamples and are checked
 _NEAR = 1e-6  # points that miss a case by this share of the rows' size are checked too
 _CLIMBED, _CLIMB_SIZES = 24, [0.1 * 0.8**k for k in range(16)]  # best points of a batch that PGD improves, its steps
 _CLIMB_TIME_SHARE = 0.15  # share of the time that PGD may take
+_EXTRA_ERRORS = 16  # rounding errors of a combined row beside those of its sums
 _FRONTIER_SHARE = 0.5  # share of the memory for the open boxes
 
 Confirm = Callable[[Tensor, Tensor], bool]  # points (K, m) of regions (K,): whether one is a counterexample
@@ -293,8 +295,9 @@ class BoxSearch:
             offset = torch.where(pairs.present[again], rows.bias[region[box[again]][:, None], at], 0)
             multipliers = best.multipliers[again]
             combined = (multipliers[:, None] @ each).squeeze(1)
-            lost = 1e-14 * ((multipliers[:, None] @ each.abs()).squeeze(1) @ problem.reach)
-            lost = lost + 1e-14 * (multipliers * offset.abs()).sum(1)
+            error = gamma(2 * multipliers.shape[1] + _EXTRA_ERRORS, unit_roundoff(low.dtype))  # of the combined row
+            lost = error * ((multipliers[:, None] @ each.abs()).squeeze(1) @ problem.reach)
+            lost = lost + error * (multipliers * offset.abs()).sum(1)
             form, lift = lower_planes(box[again], combined, (multipliers * offset).sum(1) - lost)
             single = Planes(form[:, None], lift[:, None], lift.isfinite()[:, None])
             closer = minima(single, here_low[again], here_high[again])[:, 0]

@@ -50,8 +50,8 @@ class UnsafeRows:
         within = torch.zeros_like(self.case)
         for t in range(1, count):
             within[:, t] = torch.where(self.case[:, t] == self.case[:, t - 1], within[:, t - 1] + 1, 0)
-        g, t = (self.case >= 0).nonzero(as_tuple=True)
-        place[g, self.case[g, t], within[g, t]] = t
+        region, row = (self.case >= 0).nonzero(as_tuple=True)
+        place[region, self.case[region, row], within[region, row]] = row
         return place
 
     def depth(self, outputs: Tensor, region: Tensor) -> Tensor:
