@@ -91,6 +91,8 @@ def test_the_subject_of_each_metric() -> None:
         "reason-size": "reason",
         "reason-undecided": "reason",
         "reason-seconds": "reason",
+        "contrast-size": "contrast",
+        "contrast-proven": "contrast",
     }
 
 
@@ -121,7 +123,7 @@ def test_a_metric_within_a_radius_needs_one(kind: type[Metric[Any]]) -> None:
     if not kind.needs_radius:
         assert kind.for_ball(ball, RANGE).settings()
         return
-    message = f"got the metric '{kind.name}' with eps='auto', expected a number: it is measured within a radius"
+    message = f"got the metric '{kind.name}' with eps='auto', expected a number: it measures changes within this radius"
     with pytest.raises(InputError, match=message):
         kind.for_ball(ball, RANGE)
 
@@ -183,7 +185,7 @@ FEW: dict[str, dict[str, Any]] = {
 }
 
 
-PROVEN = ("tightness", "sufficient-size", "reason-size", "reason-undecided", "reason-seconds")  # they draw nothing
+PROVEN = ("tightness", "sufficient-size", *(name for name in METRICS if name.startswith(("reason-", "contrast-"))))
 
 
 @pytest.mark.parametrize("name", [name for name in METRICS if name not in PROVEN])

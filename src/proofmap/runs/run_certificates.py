@@ -19,10 +19,12 @@ from typing import Any
 import torch
 
 from proofmap.errors import BoundError, FileError, InputError, ProofmapWarning
+from proofmap.explainers.certified_explanation import LEAVES_OF_SETS, statement_of_changes, statement_of_sets
 from proofmap.proof.certificate import packed
-from proofmap.proof.make_certificate import CertificateSubject, Certified, certify, splits
-from proofmap.proof.never_weaker import Explained
-from proofmap.proof.proof_tree import growth_for
+from proofmap.proof.contrastive_statement import ContrastiveStatement
+from proofmap.proof.make_certificate import CertificateSubject, Certified, certify, certify_changes, splits
+from proofmap.proof.never_weaker import Explained, ExplainedSet, ExplainedSize
+from proofmap.proof.proof_tree import Growth, growth_for
 from proofmap.proof.statement import Asked
 from proofmap.runs.chunk import Array
 from proofmap.runs.manifest import INDEX
@@ -36,14 +38,16 @@ from proofmap.storage.resumable_folder import EventLog, path_inside, read_log, w
 _BOUND_ARRAYS = ("full", "nominal")
 _TREE_SECONDS = 60.0  # the time for one sample's trees
 _FOLDER = PurePosixPath(INDEX).parent
+_CERTIFIED = ("eva", "sufficient", "contrastive")  # methods of runs with certificates
 
 
 def check_certifiable(setup: Setup) -> Certified:
     """Raise InputError before any work if the job cannot be certified; return the ONNX file for the certificates."""
     job = setup.job
-    if job.method != "eva" or job.settings.get("objective", "margin") != "margin":
+    if job.method not in _CERTIFIED or job.settings.get("objective", "margin") != "margin":
         raise InputError(
-            f"got certificates of {job.method}, expected eva and its objective 'margin': they are about its overlaps"
+            f"got certificates of {job.method}, expected {', '.join(_CERTIFIED)} and the objective 'margin': they are "
+            "about overlaps and sets"
         )
     return Certified.of(setup.graph)
 
@@ -119,7 +123,7 @@ class _CertificateWriter:
         try:
             subject = self._subject(row, samples.read(index)[None])
             asked = subject.asked
-            if self._is_current(path, row, asked):
+            if self._is_current(path, row, subject, asked):
                 digest = self.recorded[row]
             else:
                 content = self._new_certificate(row, subject)
@@ -133,6 +137,8 @@ class _CertificateWriter:
 
     def _new_certificate(self, row: int, subject: CertificateSubject) -> bytes:
         """Compute a new certificate."""
+        if subject.sets is not None:
+            return self._certificate_of_sets(row, subject)
         points = self.results.points(row)
         met = None if points is None else torch.from_numpy(points)
         settings, full, nominal = self.setup.job.settings, *(float(self.arrays[name][row]) for name in _BOUND_ARRAYS)
@@ -142,6 +148,32 @@ class _CertificateWriter:
         if made.shortfall is not None:
             warnings.warn(f"row {row}: {made.shortfall}", ProofmapWarning, stacklevel=2)
         return made.content
+
+    def _certificate_of_sets(self, row: int, subject: CertificateSubject) -> bytes:
+        """Compute a new certificate of sufficient or contrastive sets."""
+        nominal, rigorous = float(self.arrays["nominal"][row]), bool(self.setup.job.settings.get("rigorous", False))
+        growth = Growth(LEAVES_OF_SETS, _TREE_SECONDS) if splits(self.setup.graph) else None
+        if isinstance(subject.sets, ContrastiveStatement):
+            limit = float(self.results["contrast_limit"][row])
+            size = ExplainedSize(limit, nominal, rigorous, limit, subject.sets.least)
+            made = certify_changes(subject, growth, self.model, size)
+        else:
+            bound, limit = (float(self.results[name][row]) for name in ("reason_bound", "reason_limit"))
+            made = certify(subject, None, growth, self.model, ExplainedSet(bound, nominal, rigorous, limit))
+        if made.shortfall is not None:
+            warnings.warn(f"row {row}: {made.shortfall}", ProofmapWarning, stacklevel=2)
+        return made.content
+
+    def _with_sets(self, row: int, subject: CertificateSubject) -> CertificateSubject:
+        """Return the question about the sets of a row; about overlaps, if it has none."""
+        reason, contrast = self.results.reason(row), self.results.contrast(row)
+        if reason is not None:
+            return replace(subject, sets=statement_of_sets(reason))
+        if contrast is None:
+            return subject
+        own = int(self.results["predicted"][row])
+        rival = None if own == subject.target else subject.target
+        return replace(subject, target=own, rival=rival, sets=statement_of_changes(contrast))
 
     @cached_property
     def inputs(self) -> list[str | None]:
@@ -159,7 +191,8 @@ class _CertificateWriter:
         assert ball is not None
         mine = torch.from_numpy(mask[row if len(mask) > 1 else 0][None].astype("int64"))
         around, target = replace(ball, eps=float(self.arrays["eps"][row])), int(self.arrays["target"][row])
-        return CertificateSubject(self.setup.graph, x, around, mine, self.arrays["scores"].shape[1], target)
+        subject = CertificateSubject(self.setup.graph, x, around, mine, self.arrays["scores"].shape[1], target)
+        return self._with_sets(row, subject)
 
     @property
     def _searched(self) -> bool:
@@ -167,7 +200,7 @@ class _CertificateWriter:
         bounds = self.setup.job.settings.get("bounds")
         return bounds is not None and bounds.search is not None
 
-    def _is_current(self, path: Path, row: int, asked: Asked) -> bool:
+    def _is_current(self, path: Path, row: int, subject: CertificateSubject, asked: Asked) -> bool:
         """Return whether the row has an unchanged certificate of the same question and model."""
         try:
             content = path.read_bytes()
@@ -177,5 +210,10 @@ class _CertificateWriter:
                 claim = json.loads(file.read("claim.json"))
         except (OSError, zipfile.BadZipFile, LookupError, ValueError):
             return False
-        same = all(claim.get(name) == value for name, value in asked.claim.items())
+        stated = asked.claim
+        if subject.sets is not None:
+            stated = {name: stated[name] for name in ("input", "ball", "groups")}
+            if not subject.sets.stated_in(claim["statement"]):
+                return False
+        same = all(claim.get(name) == value for name, value in stated.items())
         return same and claim["model"] == self.model.stated

@@ -57,10 +57,14 @@ class Explaining:
         """Return the ball. Methods without adversarial search have no radius and use only its domain."""
         from proofmap.inputs.ball import Ball
 
-        if self.method == "sufficient" and self.ball.eps in (None, "auto"):
+        within = {
+            "sufficient": "every value may move, so that none has to be kept",
+            "contrastive": "no change of values changes the class",
+        }
+        if self.method in within and self.ball.eps in (None, "auto"):
             raise InputError(
-                "got --method sufficient without a radius, expected a number, such as --eps 0.02: within the largest "
-                "proven radius every value may move, so that none has to be kept"
+                f"got --method {self.method} without a radius, expected a number, such as --eps 0.02: within the "
+                f"largest proven radius {within[self.method]}"
             )
         ball, eps = self.ball.or_radius("auto").around(shape, preparation), self.ball.eps
         if EXPLAINER_ENTRIES[self.method].ball:
