@@ -31,8 +31,8 @@ from proofmap.verify.property import PropertyAnswer, Region, Unsafe, decide
 Array = NDArray[np.float64]
 HIDDEN, OUTPUTS = 4, 3
 WAYS = ("all", "boxes", "units")
-_SECONDS = 2.0  # limit of a property
-_TOLERANCE = 1e-6  # of HiGHS, and of a margin
+_SECONDS = 20.0  # limit of a property
+_TOLERANCE = 1e-6  # error of HiGHS, and of a margin
 _CLOSE = 1e-3  # closer to the boundary than this, a property may stay unknown
 
 

@@ -1180,14 +1180,14 @@ BREAKS = [
     Break("search/properties/row_combinations.py", "(best * bias).sum(1", "-(best * bias).sum(1", PLANES),
     Break("search/properties/box_search.py", "left = done.open.any(1)", "left = done.open.all(1)", SEARCHED),
     Break(
-        "search/properties/box_search.py",
+        "search/properties/box_bounds.py",
         "left[box, number] = ~excluded",
         "left[box, number] = ~excluded & (number == 0)",
         SEARCHED,
     ),
-    Break("search/properties/box_search.py", "excluded = value > 0", "excluded = value > -0.1", SEARCHED),
+    Break("search/properties/box_bounds.py", "excluded = value > 0", "excluded = value > -0.1", SEARCHED),
     Break(
-        "search/properties/box_search.py",
+        "search/properties/box_bounds.py",
         "(multipliers * offset).sum(1) - lost",
         "-(multipliers * offset).sum(1) - lost",
         SEARCHED,

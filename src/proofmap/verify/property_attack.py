@@ -27,6 +27,7 @@ _CASES_PER_ATTACK = 32  # cases that are attacked at once; after each batch the 
 _MAX_STARTS, _PRODUCTS_PER_ROUND = 128, 2**24  # starts of a case: at most, and within so many products of one step
 _SAMPLES_PER_START = 16  # random points from which each start is taken, the deepest ones
 _MIN_SAMPLED_STARTS = 8  # fewer starts, on large networks, are drawn only once
+_SAMPLED_ROUNDS = 4  # rounds with many starts: both objectives, with steps along signs and along the gradient
 _GRADIENT_SIZES = [0.3 * 0.88**k for k in range(PGD_STEPS)]  # steps along the gradient, as shares of the box
 _POLISHED = 3  # points of each round that sequential programs move deeper, if a case has several rows
 _DEEP = 1e-4  # a point this deep, relative to the rows, survives float32
@@ -123,7 +124,7 @@ def _points(check: PointCheck, pairs: Sequence[tuple[int, Unsafe]]) -> Iterator[
     rows = padded([case for _, case in pairs for _ in range(copies)], family.x)
     whole = partial(depth, graph, *rows)
     several = rows[1].shape[1] > 1
-    for k in range(PGD_RESTARTS):
+    for k in range(PGD_RESTARTS if copies < _MIN_SAMPLED_STARTS else _SAMPLED_ROUNDS):
         start = _deepest_samples(whole, many, generator)
         if k == 0:
             start[::copies] = 0
@@ -139,7 +140,7 @@ def _points(check: PointCheck, pairs: Sequence[tuple[int, Unsafe]]) -> Iterator[
         value, delta = value[best], delta[best]
         # also try points that only rounding errors may keep from 0
         near = value > -RELATIVE_SLACK * value.abs().clamp(min=1)
-        promising = value.topk(min(_POLISHED, len(value))).indices if several else near.nonzero().flatten()[:0]
+        promising = value.topk(min(_POLISHED, len(value)) if several and k % 2 else 0).indices
         yield round_into_box(family.x + delta, lower, upper, graph.dtype), near, promising
 
 

@@ -23,7 +23,8 @@ from proofmap.inputs.family import Family
 from proofmap.runtime import progress
 from proofmap.runtime.memory import is_out_of_memory
 from proofmap.runtime.precision import full_precision, plain_sums
-from proofmap.search.properties.box_search import BoxSearch, PropertyBoxes, enclosing_balls
+from proofmap.search.properties.box_bounds import PropertyBoxes, enclosing_balls
+from proofmap.search.properties.box_search import BoxSearch
 from proofmap.search.properties.unit_search import UnitSearch
 from proofmap.search.properties.unsafe_rows import MovingInputs, UnsafeRows
 from proofmap.verify.property_attack import PointCheck, Violation
