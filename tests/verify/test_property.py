@@ -228,8 +228,8 @@ class Ridge(nn.Module):
 
 @pytest.mark.parametrize(("limit", "verdict"), [(-0.01, "holds"), (-1e-8, "unknown"), (1.9, "violated")])
 def test_a_search_decides_what_bounds_leave_open(limit: float, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """y <= limit is unsafe, and y is at least 0. Limits closer to 0 than the gap need more than splits of units."""
-    monkeypatch.setattr(import_module("proofmap.search.exact"), "_MAX_BOX_VARIABLES", 0)
+    """y <= limit is unsafe, and y is at least 0. A limit closer to 0 than the slack stays open."""
+    monkeypatch.setattr(import_module("proofmap.verify.property_search"), "_MAX_MOVING_INPUTS", 0)
     region = box([-1.0, -1.0], [1.0, 1.0], unsafe([[1, 0]], [-limit]))
     graph = traced(Ridge())
     answer = decide(graph, [region], bounds=pm.bounds.Exact(seconds=5))

@@ -138,21 +138,22 @@ class _Search:
         if boxes is None:
             return self._units(self.deadline)
         left = self.deadline - time.monotonic()
-        trial = min(_TRIAL_SECONDS, _TRIAL_SHARE * left)
+        trial, best = min(_TRIAL_SECONDS, _TRIAL_SHARE * left), -inf
         stopped = boxes.run(time.monotonic() + trial)
         if stopped == "time" and len(self.balls) == 1:
-            open_, margin = self._units(time.monotonic() + trial)
+            open_, best = self._units(time.monotonic() + trial)
             if not open_ or self.points.violation is not None:
-                return open_, margin
-            if margin > boxes.margin:
+                return open_, best
+            if best > boxes.margin:
                 now = time.monotonic()
                 open_, margin = self._units(now + _UNITS_TIME_SHARE * (self.deadline - now))
                 if not open_ or self.points.violation is not None:
                     return open_, margin
+                best = max(best, margin)
         while stopped == "time" and time.monotonic() < self.deadline:
             self._report(boxes.parts)
             stopped = boxes.run(min(self.deadline, time.monotonic() + _REPORT_SECONDS))
-        return stopped != "", boxes.margin
+        return stopped != "", max(best, boxes.margin) if stopped else boxes.margin
 
     def _units(self, until: float) -> tuple[bool, float]:
         """Search the boxes one after the other by splits of units, each with an equal share of the time."""
