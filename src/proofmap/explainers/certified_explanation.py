@@ -20,7 +20,7 @@ from proofmap.proof.make_certificate import (
     splits,
 )
 from proofmap.proof.never_weaker import Explained, ExplainedSet, ExplainedSize
-from proofmap.proof.output_statement import OutputStatement, ends_in_sigmoid, model_graph
+from proofmap.proof.output_statement import OutputStatement, ends_in_sigmoid, model_graph, without_last_sigmoid
 from proofmap.proof.proof_tree import Growth, growth_for
 from proofmap.proof.sufficient_statement import SufficientStatement
 from proofmap.reasons.contrasts.contrast import Contrast
@@ -77,7 +77,8 @@ def certificate(
         subject = replace(subject, sets=statement_of_changes(e.contrast, within))
         limit = float(e.contrast.limit[0])
         explained = ExplainedSize(limit, float(overlap.nominal), rigorous, limit, int(e.contrast.least[0]))
-    growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(subject.graph))
+    bent = without_last_sigmoid(subject.graph) if isinstance(objective, Label) else subject.graph
+    growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(bent))
     if growth is not None and subject.sets is not None:
         growth = Growth(LEAVES_OF_SETS if leaves is None else leaves, seconds)
     if growth is not None and subject.output is not None:  # outputs have units of their own

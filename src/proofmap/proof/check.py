@@ -2186,9 +2186,22 @@ class Prover(SimpleNamespace):
 
     def bounded(self, rows: Array, leaf: Leaf | None = None) -> Array:
         """Upper ends of the forms of some rows: (rows, 2, 1 + G)."""
-        forms = self.question.statement.forms(rows, self.nodes[-1])
-        ends: Array = self.largest(self.nodes[-1].number, forms, leaf).transpose(2, 0, 1)
-        return ends
+        last = self.nodes[-1]
+        forms = self.question.statement.forms(rows, last)
+        ends = self.largest(last.number, forms, leaf)
+        if last.op == "curve" and ((forms.a != 0).sum(0) == 1).all():
+            ends = np.minimum(ends, self.largest_of_curve(last, forms, leaf))
+        return ends.transpose(2, 0, 1)
+
+    def largest_of_curve(self, node: Value, forms: Forms, leaf: Leaf | None) -> Array:
+        """Upper ends of forms a σ(z_i) of one entry of a curve each. A curve rises: σ is largest where z is."""
+        sign, size = np.sign(forms.a), np.abs(forms.a).sum(0)
+        rises, far = sign.sum(0) > 0, self.largest(node.inputs[0], Forms(forms.at, sign), leaf)
+        low, high, *_ = curve(np.where(rises, far, -far), node.odd)
+        error = (
+            sum_rounded_up((self.radius[node.number][:, forms.at] * np.abs(forms.a)).sum(1)) + [[FLUSHED], [0.0]] * size
+        )
+        return total(rounded_up(np.where(rises, high, -low) * size), rounded_up(error)[:, None])
 
     def settle(self, at: int, stored: Array) -> None:
         """Put the stored interval (2, n) of a node in the place of its own, once every end of it is derived."""

@@ -25,7 +25,7 @@ from proofmap.proof.certified_file import Certified, refusing
 from proofmap.proof.contrastive_statement import ContrastiveStatement
 from proofmap.proof.network_export import leak
 from proofmap.proof.never_weaker import Explained, ExplainedSize
-from proofmap.proof.output_statement import OutputStatement, with_rows
+from proofmap.proof.output_statement import OutputStatement, with_rows, without_last_sigmoid
 from proofmap.proof.pairwise_pools import in_maxima
 from proofmap.proof.proof_tree import Growth, Opened, grow
 from proofmap.proof.statement import Array, Asked
@@ -43,6 +43,7 @@ __all__ = ["CertificateSubject", "Certified", "ModelFile", "certify", "splits"]
 _MAX_TREE_UNITS = 4096  # unstable units up to which trees grow by default; memory grows with the square
 _CLAIM_GRID = 2.0**-24  # claims are rounded to multiples with one spare step, for other orders of summation
 _LEAST_GRID_SCALE = 2.0**-16  # smaller outputs may follow from numbers that are not smaller
+_MOST_ABOVE_HALF = 0.5 - 1e-9  # probabilities are kept away from 0 and 1, whose logits are infinite
 _ROUNDING_SHARE = 1.25  # trees grow until this share of the rounding errors of the first bound is left below the limit
 
 
@@ -172,9 +173,10 @@ def _certified(
     points_in_ball = None if points is None else _round_points(subject, points)
     lower = None if points_in_ball is None else _lower_bounds(network, question, points_in_ball)
     with part(0.5, 0.6, "the whole ball"):
-        derived = check.Prover(network, question).derive(proof)
+        prover = check.Prover(network, question)
+        derived = prover.derive(proof)
     if growth is not None and isinstance(statement, check.GroupSets):
-        growth = _until_proven(statement, derived, growth)
+        growth = _until_proven(statement, derived, _rounding(prover, derived), growth)
     if growth is not None and _needs_trees(proof["intervals"], derived, growth, explained):
         at_x = _lower_bounds(network, question, asked.x[None])[1]
         least = np.repeat(at_x, 1 + question.groups) if lower is None else lower[1]
@@ -234,9 +236,18 @@ def _bounded(statement: check.Statement) -> check.Bounded:
     return statement.about if isinstance(statement, check.GroupSets) else statement
 
 
-def _until_proven(statement: check.GroupSets, derived: Array, growth: Growth) -> Growth | None:
+def _rounding(prover: check.Prover, derived: Array) -> float:
+    """Return the rounding errors of the first bound; those of a sigmoid where it is steepest, with the slope 1/4."""
+    last, statement = prover.nodes[-1], prover.question.statement
+    if not (isinstance(statement, check.LabelState) and last.op == "curve"):
+        return float(derived[0, 0] - derived[1, 0])
+    forms = statement.forms(np.array(statement.rows), last)
+    far = prover.largest(last.inputs[0], forms)[:, 0]
+    return float((far[0] - far[1]).max() / 4 + check.CURVED)
+
+
+def _until_proven(statement: check.GroupSets, derived: Array, rounding: float, growth: Growth) -> Growth | None:
     """Return limits of trees that stop when the sets are proven in float32; None if no tree is needed."""
-    rounding = float(derived[0, 0] - derived[1, 0])
     spare = 4 * _grid_of(statement, derived)
     if statement.holds(float(derived[0, 0]) + spare):
         return None
@@ -310,6 +321,13 @@ def _trees(
     """
     family = subject.family.to(torch.float64, torch.device("cpu"))
     graph = in_maxima(subject.graph.to(torch.device("cpu"), torch.float64), family.x)
+    if (
+        isinstance(statement, check.LabelState) and graph[graph.output].op == "sigmoid"
+    ):  # trees bound the input of the sigmoid
+        graph, statement = without_last_sigmoid(graph), statement._replace(centre="0")
+        stored = stored[:, : stored.shape[1] - graph[graph.output].size]
+        reached = _logit(reached)
+        growth = replace(growth, enough=None if growth.enough is None else float(_logit(np.array(growth.enough))))
     bends = [node for node in graph.nodes if node.op in ("relu", "leaky_relu", "larger")]
     sizes = [node.size for node in bends]
     if sum(sizes) != stored.shape[1] or any(node.op == "max_pool" for node in graph.nodes):
@@ -340,6 +358,13 @@ def _trees(
         return grow(
             units, subject.balls(family), torch.from_numpy(reached * scale), statement.rows, opened, growth.times(scale)
         )
+
+
+def _logit(above: Array) -> Array:
+    """Return the inputs of a sigmoid whose values are 1/2 plus these numbers."""
+    share = np.clip(above, -_MOST_ABOVE_HALF, _MOST_ABOVE_HALF)
+    found: Array = np.log((0.5 + share) / (0.5 - share))
+    return found
 
 
 def _lower_bounds(network: check.Network, question: check.Question, points: Array) -> Array:
