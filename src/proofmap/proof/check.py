@@ -3174,10 +3174,13 @@ class Boxes(Prover):
 
     def __init__(self, network: Network, lower: Array, upper: Array, reals: bool = False) -> None:
         SimpleNamespace.__init__(self, nodes=network.nodes, units=network.units, whole=True, reals=int(reals))
-        self.few = self.forms_at_once(network) if len(lower[0]) > 1 else ENTRIES // max(x.count for x in network.nodes)
-        self.radius = [np.zeros((2, len(lower), 1))]
-        self.at = (lower + upper) / 2  # rounding keeps it between both
-        self.lower, self.upper = [lower], [upper]
+        self.few: int = (
+            self.forms_at_once(network) if len(lower[0]) > 1 else ENTRIES // max(x.count for x in network.nodes)
+        )
+        self.radius: list[Array] = [np.zeros((2, len(lower), 1))]
+        self.at: Array = (lower + upper) / 2  # rounding keeps it between both
+        self.lower: list[Array] = [lower]
+        self.upper: list[Array] = [upper]
         self.question: Any = self  # it has no members: `suprema` is all that bounds need
 
     @staticmethod
@@ -3336,7 +3339,7 @@ class PropertyClaim(SimpleNamespace):
             mine, start = rows[start : start + len(columns)], start + len(columns)
             starts = range(0, len(columns), few)
             found += [prover.upper_ends(columns[i : i + few], mine[i : i + few]) for i in starts]
-        self.parts = len(whole) + sum(ends.shape[1] for ends in found[: len(split)])
+        self.parts: int = len(whole) + sum(ends.shape[1] for ends in found[: len(split)])
         most = np.concatenate(found, 1)
         missing = int((~(most[1] < 0)).sum())
         require(not missing, f"the property is not proven: {missing} cases of parts are not excluded")

@@ -97,7 +97,8 @@ class PartProver:
     """Bounds parts of a property's boxes."""
 
     def __init__(self, network: check.Network, statement: check.PropertyFile) -> None:
-        self.network, self.statement = network, statement
+        self.network: check.Network = network
+        self.statement: check.PropertyFile = statement
         self._known: dict[tuple[int, ...], check.CombinedRows] = {}
 
     def prove(self, parts: Sequence[BoxPart]) -> list[BoxPart]:
