@@ -2194,7 +2194,8 @@ class Prover(SimpleNamespace):
         ends: Array = self.largest(last.number, forms, leaf)
         if last.op == "curve" and ((forms.a != 0).sum(0) == 1).all():
             ends = np.minimum(ends, self.largest_of_curve(last, forms, leaf))
-        return ends.transpose(2, 0, 1)  # type: ignore[no-any-return]
+        of_rows: Array = ends.transpose(2, 0, 1)
+        return of_rows
 
     def largest_of_curve(self, node: Value, forms: Forms, leaf: Leaf | None) -> Array:
         """Upper ends of forms a σ(z_i) of one entry of a curve each. A curve rises: σ is largest where z is."""
