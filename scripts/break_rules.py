@@ -1249,7 +1249,12 @@ BREAKS = [
         "low[row, split] = at",
         SEARCHED,
     ),
-    Break("search/properties/unit_search.py", "bias=units.rows.bias - bias", "bias=units.rows.bias + bias", SEARCHED),
+    Break(
+        "search/properties/unit_search.py",
+        "bias=units.rows.bias + root.bias",
+        "bias=units.rows.bias - root.bias",
+        SEARCHED,
+    ),
     Break(
         "search/unstable_units.py",
         "torch.where(at >= 0, shares.to(every), 0))",
