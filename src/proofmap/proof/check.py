@@ -3064,7 +3064,8 @@ class PropertyFile(NamedTuple):
                     cases = joined_cases(cases, found)
                 continue
             good = isinstance(command, list) and len(command) == 3 and isinstance(command[1], str)
-            good = good and command[::2] == ["declare-const", "Real"] and VARIABLE.fullmatch(command[1])
+            good = good and command[::2] == ["declare-const", "Real"]
+            good = good and VARIABLE.fullmatch(command[1]) is not None
             require(good, f"it has {command!r:.60}, expected declare-const of X_0, Y_0, ... as Real, or assert")
             require(command[1] not in names, f"it declares {command[1]} twice")
             names.add(command[1])
