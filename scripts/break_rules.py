@@ -266,6 +266,7 @@ BREAKS = [
     Break("rules/signs.py", "(x.upper, -x.lower)", "(-x.lower, x.upper)", SIGNS),
     Break("rules/signs.py", "return own + _", "return _", SIGNS),
     Break("rounding/magnitudes.py", "(signs.STEEPEST + 1) * either", "0 * either", SIGNS),
+    Break("search/unstable_units.py", "(x.lower < x.upper) | (value.lower < value.upper)", "x.lower < x.upper", SIGNS),
     Break("graph/operation_values.py", 'torch.where(x == 0, node.attributes["at_zero"], x.sign())', "x.sign()", SIGNS),
     Break("graph/builder/scalar_functions.py", "abs(shift) < _SIGN_SHARE * scale", "abs(shift) < 3 * scale", SIGNS),
     Break("graph/onnx/operators/comparisons.py", "_SOFTMAX_ROOM = 2.0**-16", "_SOFTMAX_ROOM = 0.0", COUNTED),
@@ -1248,7 +1249,12 @@ BREAKS = [
         "low[row, split] = at",
         SEARCHED,
     ),
-    Break("search/properties/unit_search.py", "bias=units.rows.bias - bias", "bias=units.rows.bias + bias", SEARCHED),
+    Break(
+        "search/properties/unit_search.py",
+        "bias=units.rows.bias + root.bias",
+        "bias=units.rows.bias - root.bias",
+        SEARCHED,
+    ),
     Break(
         "search/unstable_units.py",
         "torch.where(at >= 0, shares.to(every), 0))",

@@ -2194,7 +2194,8 @@ class Prover(SimpleNamespace):
         ends: Array = self.largest(last.number, forms, leaf)
         if last.op == "curve" and ((forms.a != 0).sum(0) == 1).all():
             ends = np.minimum(ends, self.largest_of_curve(last, forms, leaf))
-        return ends.transpose(2, 0, 1)  # type: ignore[no-any-return]
+        of_rows: Array = ends.transpose(2, 0, 1)
+        return of_rows
 
     def largest_of_curve(self, node: Value, forms: Forms, leaf: Leaf | None) -> Array:
         """Upper ends of forms a σ(z_i) of one entry of a curve each. A curve rises: σ is largest where z is."""
@@ -3063,7 +3064,8 @@ class PropertyFile(NamedTuple):
                     cases = joined_cases(cases, found)
                 continue
             good = isinstance(command, list) and len(command) == 3 and isinstance(command[1], str)
-            good = good and command[::2] == ["declare-const", "Real"] and VARIABLE.fullmatch(command[1])
+            good = good and command[::2] == ["declare-const", "Real"]
+            good = good and VARIABLE.fullmatch(command[1]) is not None
             require(good, f"it has {command!r:.60}, expected declare-const of X_0, Y_0, ... as Real, or assert")
             require(command[1] not in names, f"it declares {command[1]} twice")
             names.add(command[1])
