@@ -15,7 +15,7 @@ from torch import Tensor
 from proofmap.bounds import Exact
 from proofmap.errors import BoundError, InputError, ProofmapError, first_line
 from proofmap.explainers.baselines import FirstOrder
-from proofmap.explainers.explainer import Explainer, check_model
+from proofmap.explainers.explainer import Explainer, check_model, record_of_inputs
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.methods.blend import BlendEVA
 from proofmap.explainers.methods.empirical import EmpiricalEVA
@@ -229,8 +229,8 @@ def _several(model: Network, x: Inputs, groups: Any, domain: Any) -> _Question:
     moves = [not isinstance(known, str) for known in ranges]
     each = iter(ranges)
     ball = joined.unit_ball(inf, tuple(next(each) if part.constant is None else None for part in joined.parts))
-    each_moves = iter(moves)
-    balls = tuple(ball if part.constant is None and next(each_moves) else None for part in joined.parts)
+    own = (Ball("auto", domain=known) if moving else None for known, moving in zip(ranges, moves, strict=True))
+    balls = tuple(next(own) if part.constant is None else None for part in joined.parts)
     return _Question(
         joined.model,
         joined.x,
@@ -239,7 +239,7 @@ def _several(model: Network, x: Inputs, groups: Any, domain: Any) -> _Question:
         ball.domain,
         torch.cat(widths, dim=1),
         f"Ranges of the inputs: {', '.join(said)}; set others with domain=(...), one entry for each input.",
-        joined.record(balls),
+        record_of_inputs(joined, balls),
     )
 
 

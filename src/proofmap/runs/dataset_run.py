@@ -14,7 +14,6 @@ import torch
 
 from proofmap.errors import InputError
 from proofmap.explainers.origin import Source
-from proofmap.inputs.ball import Ball
 from proofmap.runs.audit import find_faults
 from proofmap.runs.chunk import Array
 from proofmap.runs.manifest import MANIFEST, MASK, ChunkEntry, Manifest, chunk_file
@@ -139,13 +138,14 @@ def _about(
 ) -> dict[str, Any]:
     """Return everything that the results depend on, as JSON."""
     names, labels = samples.names, samples.labels
+    columns = samples.columns if setup.variables is None else setup.variables
     return {
         **setup.about,
         "model": {**setup.about["model"], "classes": None if model.classes is None else list(model.classes)},
         "data": {
             "samples": len(order),
             **selection,
-            "columns": None if samples.columns is None else list(samples.columns),
+            "columns": None if columns is None else list(columns),
             "names": digest(names[index] for index in order),
             "labels": None if labels is None else digest(str(labels[index]) for index in order),
         },
@@ -202,7 +202,7 @@ def _read_task(samples: Samples, setup: Setup, number: int, piece: Sequence[int]
     reasons: dict[int, str] = {}
     hashes: list[str | None] = []
     for row, index in enumerate(piece):
-        x = attempt(partial(_sample, samples, index, shape, setup.job.ball))
+        x = attempt(partial(_sample, samples, index, shape, setup))
         hashes.append(None if isinstance(x, Failure) else hash_values(torch.from_numpy(x)))
         if isinstance(x, Failure):
             reasons[row] = x.reason
@@ -228,11 +228,11 @@ def _file(samples: Samples, index: int) -> str | None:
     return source.files[0].sha256 if isinstance(source, Source) and source.files else None
 
 
-def _sample(samples: Samples, index: int, shape: tuple[int, ...], ball: Ball | None) -> Array:
+def _sample(samples: Samples, index: int, shape: tuple[int, ...], setup: Setup) -> Array:
     x = samples.read(index)
     if tuple(x.shape) != shape:
         raise InputError(f"the sample has the shape {tuple(x.shape)}, expected {shape}")
-    replace(ball or Ball(0.0), eps=0.0).at(x[None])  # raises InputError for invalid values
+    setup.check_values(x[None])
     values: Array = x.numpy()
     return values
 

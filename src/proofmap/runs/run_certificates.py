@@ -155,10 +155,10 @@ class _CertificateWriter:
                 f"{self.results.samples[row]} has changed since it was explained: the SHA-256 of its values was "
                 f"{self.inputs[row]} and is {found}; put it back, and run again"
             )
-        ball, mask = self.setup.job.ball, self.arrays["mask"]
-        assert ball is not None
+        mask = self.arrays["mask"]
         mine = torch.from_numpy(mask[row if len(mask) > 1 else 0][None].astype("int64"))
-        around, target = replace(ball, eps=float(self.arrays["eps"][row])), int(self.arrays["target"][row])
+        around = self.setup.ball_of(x, float(self.arrays["eps"][row]))
+        target = int(self.arrays["target"][row])
         return CertificateSubject(self.setup.graph, x, around, mine, self.arrays["scores"].shape[1], target)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +20,7 @@ from proofmap.errors import InputError
 from proofmap.registry import COMPARED, EXPLAINER_ENTRIES
 
 if TYPE_CHECKING:
-    from proofmap.inputs.ball import Ball
+    from proofmap.inputs.several_inputs import Balls, InputPart
     from proofmap.runs import Engine
     from proofmap.sources import Preparation
 
@@ -53,23 +54,33 @@ class Explaining:
         values = {name: _value(name, text) for name, text in texts.settings(self.settings or []).items()}
         return values | o.bounds_of(self.scoring.bounding, self.method, EXPLAINER_ENTRIES[self.method].kind)
 
-    def around(self, shape: tuple[int, ...], preparation: Preparation) -> Ball:
-        """Return the ball. Methods without adversarial search have no radius and use only its domain."""
+    def around(self, shape: tuple[int, ...], preparation: Preparation, parts: Sequence[InputPart]) -> Balls:
+        """Return the ball. Methods without adversarial search have no radius and use only its domain.
+
+        parts: several inputs, which have a ball each.
+        """
+        from proofmap.cli.options.named_inputs import balls_of_inputs
         from proofmap.inputs.ball import Ball
 
-        if self.method == "sufficient" and self.ball.eps in (None, "auto"):
+        if self.method == "sufficient" and (self.ball.eps is None or texts.is_automatic(self.ball.eps)):
             raise InputError(
                 "got --method sufficient without a radius, expected a number, such as --eps 0.02: within the largest "
                 "proven radius every value may move, so that none has to be kept"
             )
-        ball, eps = self.ball.or_radius("auto").around(shape, preparation), self.ball.eps
+        options, eps = self.ball.or_radius("auto"), self.ball.eps
+        if parts:
+            balls = balls_of_inputs(options, parts, preparation)
+        else:
+            ball = options.around(shape, preparation)
         if EXPLAINER_ENTRIES[self.method].ball:
-            return ball
+            return balls if parts else ball
         if eps is not None:
             raise InputError(
                 f"got --eps {eps} for {self.method}, which looks at no ball, expected it with eva or another method "
                 "that has a ball"
             )
+        if parts:
+            return tuple(None if one is None else Ball(0.0, domain=one.domain) for one in balls)
         return Ball(0.0, domain=ball.domain)
 
 
@@ -82,7 +93,7 @@ class Selection:
         typer.Argument(
             metavar="DATA...",
             help="Pictures, arrays (npy, npz), tables (csv), the official files of MNIST and CIFAR-10, or folders of "
-            "these.",
+            "these. Several inputs: npz files with one array for each, or image=pictures table=rows.csv.",
             show_default=False,
         ),
     ]
@@ -173,18 +184,18 @@ def run(
     """
     engine = computing.make_engine()
 
+    from proofmap.cli.options.named_inputs import groups_of_inputs
     from proofmap.runs import Job, shape_of
     from proofmap.runs import run as explain_all
-    from proofmap.sources import open_samples
+    from proofmap.sources import open_inputs
 
     settings = explaining.arguments()
-    explained = source.model(model)
-    samples = open_samples(selection.data, explained.preparation)
+    explained, samples = open_inputs(selection.data, source.model(model))
     o.tell(samples.notes)
     job = Job(
         method=explaining.method,
-        ball=explaining.around(shape_of(samples, explained), explained.preparation),
-        groups=o.groups_of(explaining.scoring.groups),
+        ball=explaining.around(shape_of(samples, explained), explained.preparation, explained.parts),
+        groups=groups_of_inputs(explaining.scoring.groups, explained.parts),
         settings=settings,
         target=o.class_of(explaining.scoring.target, explained.classes),
         device=device,
