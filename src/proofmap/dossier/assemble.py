@@ -20,7 +20,8 @@ import numpy as np
 
 from proofmap.dossier.dossier_certificates import RunCertificates
 from proofmap.dossier.page_texts import maker_statements, member, templates
-from proofmap.errors import FileError
+from proofmap.errors import FileError, InputError
+from proofmap.explainers.statements.explained_inputs import INPUTS
 from proofmap.proof import check
 from proofmap.runs import Results
 from proofmap.runs.manifest import INDEX, MANIFEST, MASK
@@ -102,6 +103,12 @@ def checker() -> Path:
 
 def _finished(folder: Path) -> Results:
     results = Results.open(folder)
+    if INPUTS in results.about["model"]:
+        names = ", ".join(one["name"] for one in results.about["model"][INPUTS])
+        raise InputError(
+            f"{folder} is a run of several inputs ({names}), expected a run of one input: check its certificates one "
+            "by one, by proofmap check"
+        )
     if not results.complete:
         raise FileError(
             f"{folder} is a run that is not finished, expected all of its {results.about['data']['samples']} samples: "
