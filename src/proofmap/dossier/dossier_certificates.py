@@ -61,6 +61,11 @@ class RunCertificates:
         """True if the model's file was exported by the run, as its name tells."""
         return self.model.name == "network.onnx"
 
+    @property
+    def kind(self) -> str:
+        """What all certificates are about: "decisions" or "outputs"."""
+        return str(self.claimed[0].claim.kind)
+
     @classmethod
     def open(cls, results: Results) -> RunCertificates:
         """Read the certificates of a run; raise FileError if a file has changed since the run."""

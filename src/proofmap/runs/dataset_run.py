@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +26,7 @@ from proofmap.runtime.progress_bar import ProgressBar, print_status
 from proofmap.sources import Model, Samples
 from proofmap.storage.hashing import digest, hash_values
 from proofmap.storage.resumable_folder import EventLog, check_same_work, locked, write_piece
+from proofmap.verify.objectives import Label
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,7 +62,9 @@ def run(
     order = _order(len(samples), limit, shuffle, seed)
     setup = Setup(model.graph(torch.zeros(1, *shape_of(samples, model))), job, seed)
     setup.check()
-    _check_labels(samples, order, setup.graph.classes)
+    if setup.about_outputs:
+        samples = Unlabelled(samples)
+    _check_labels(samples, order, setup.classes)
     certified_model = check_certifiable(setup) if certified else None
     about = _about(samples, model, setup, order, {"limit": limit, "shuffle": shuffle, "seed": seed})
     pieces = [order[start : start + job.chunk] for start in range(0, len(order), job.chunk)]
@@ -141,7 +144,7 @@ def _about(
     columns = samples.columns if setup.variables is None else setup.variables
     return {
         **setup.about,
-        "model": {**setup.about["model"], "classes": None if model.classes is None else list(model.classes)},
+        "model": {**setup.about["model"], "classes": _titles(model, setup)},
         "data": {
             "samples": len(order),
             **selection,
@@ -150,6 +153,42 @@ def _about(
             "labels": None if labels is None else digest(str(labels[index]) for index in order),
         },
     }
+
+
+def _titles(model: Model, setup: Setup) -> list[str] | None:
+    """Return the names of the classes, or of the states of a label; None for an output."""
+    if isinstance(setup.objective, Label):
+        return [f"{setup.objective.text} off", f"{setup.objective.text} on"]
+    return None if model.classes is None or setup.about_outputs else list(model.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Unlabelled:
+    """Samples without their labels, which are classes and no outputs."""
+
+    samples: Samples
+    labels: None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The name of each sample."""
+        return self.samples.names
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The names of the variables."""
+        return self.samples.columns
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def read(self, index: int) -> torch.Tensor:
+        """Read one sample."""
+        return self.samples.read(index)
+
+    def source(self, index: int) -> Source:
+        """Return a sample's name and file."""
+        return self.samples.source(index)
 
 
 def _earlier_manifest(out: Path, about: dict[str, Any]) -> Manifest:

@@ -20,8 +20,17 @@ import torch
 
 from proofmap.errors import BoundError, FileError, InputError, ProofmapWarning
 from proofmap.proof.certificate import packed
-from proofmap.proof.make_certificate import CertificateSubject, Certified, certify, splits
+from proofmap.proof.make_certificate import (
+    CertificateSubject,
+    Certified,
+    certify,
+    comparable,
+    in_units_of,
+    splits,
+    with_objective,
+)
 from proofmap.proof.never_weaker import Explained
+from proofmap.proof.output_statement import model_graph
 from proofmap.proof.proof_tree import growth_for
 from proofmap.proof.statement import Asked
 from proofmap.runs.chunk import Array
@@ -41,11 +50,12 @@ _FOLDER = PurePosixPath(INDEX).parent
 def check_certifiable(setup: Setup) -> Certified:
     """Raise InputError before any work if the job cannot be certified; return the ONNX file for the certificates."""
     job = setup.job
-    if job.method != "eva" or job.settings.get("objective", "margin") != "margin":
+    if job.method != "eva" or not (setup.objective == "margin" or setup.about_outputs):
         raise InputError(
-            f"got certificates of {job.method}, expected eva and its objective 'margin': they are about its overlaps"
+            f"got certificates of {job.method} with the objective {setup.objective!r}, expected eva and 'margin', an "
+            "output or a label: certificates are about its overlaps"
         )
-    return Certified.of(setup.graph)
+    return Certified.of(model_graph(setup.graph) if setup.about_outputs else setup.graph)
 
 
 def write_certificates(
@@ -137,8 +147,9 @@ class _CertificateWriter:
         met = None if points is None else torch.from_numpy(points)
         settings, full, nominal = self.setup.job.settings, *(float(self.arrays[name][row]) for name in _BOUND_ARRAYS)
         explained = Explained(full, nominal, bool(settings.get("rigorous", False)))
-        growth = growth_for(explained, subject.groups, None, _TREE_SECONDS, self._searched, splits(self.setup.graph))
-        made = certify(subject, met, growth, self.model, explained)
+        growth = growth_for(explained, subject.groups, None, _TREE_SECONDS, self._searched, splits(subject.graph))
+        growth = in_units_of(subject, explained, growth)
+        made = certify(subject, met, growth, self.model, comparable(subject, self.setup.objective, explained))
         if made.shortfall is not None:
             warnings.warn(f"row {row}: {made.shortfall}", ProofmapWarning, stacklevel=2)
         return made.content
@@ -159,7 +170,8 @@ class _CertificateWriter:
         mine = torch.from_numpy(mask[row if len(mask) > 1 else 0][None].astype("int64"))
         around = self.setup.ball_of(x, float(self.arrays["eps"][row]))
         target = int(self.arrays["target"][row])
-        return CertificateSubject(self.setup.graph, x, around, mine, self.arrays["scores"].shape[1], target)
+        subject = CertificateSubject(self.setup.graph, x, around, mine, self.arrays["scores"].shape[1], target)
+        return with_objective(subject, self.setup.objective)
 
     @property
     def _searched(self) -> bool:

@@ -20,7 +20,6 @@ from proofmap.explainers import Attributor, HybridEVA, as_attributor
 from proofmap.explainers.explanation import Guarantee
 from proofmap.explainers.statements.explained_inputs import INPUTS, names_by_group
 from proofmap.graph import Graph
-from proofmap.graph.classes import require_classes
 from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Grid, Groups, SampleGrouping, pixels, resolve
@@ -35,11 +34,12 @@ from proofmap.inputs.several_inputs import (
     join_groups,
     split_tensor,
 )
-from proofmap.registry import COMPARED, EXPLAINER_ENTRIES
+from proofmap.registry import COMPARED, EXPLAINER_ENTRIES, objective_of
 from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runs.chunk import DROP_BOUNDS, LOWER_BOUNDS
 from proofmap.storage.hashing import hash_graph, versions
 from proofmap.storage.records import settings_to_json, to_json
+from proofmap.verify.objectives import objective_graph, read_objective, refuse_target
 
 _MAX_CHUNK_SAMPLES = 1000  # samples per chunk: they are explained together, and repeated together after an interruption
 _JOB_ARGUMENTS = {"batch": "chunk", "groups": "groups", "memory": "memory"}  # setting -> its argument
@@ -167,6 +167,21 @@ class Setup:
         return as_attributor(job.method, self.graph, ball=ball, groups=groups, settings=settings)
 
     @property
+    def objective(self) -> Any:
+        """The objective: a word about classes, an output or a label."""
+        return read_objective(objective_of(self.job.method, self.job.settings))
+
+    @property
+    def about_outputs(self) -> bool:
+        """Whether the samples are about an output or a label: labels of a data set are classes, and do not count."""
+        return not isinstance(self.objective, str)
+
+    @property
+    def classes(self) -> int:
+        """The number of classes; the two states of a label."""
+        return 2 if self.about_outputs else self.graph.classes
+
+    @property
     def parts(self) -> tuple[InputPart, ...]:
         """The inputs of a model of several; the samples are their joined vectors then."""
         return self.graph.parts
@@ -194,13 +209,8 @@ class Setup:
         Other errors appear at each sample and are recorded as its failure.
         """
         method = self.method()
-        objective = getattr(method, "objective", "margin")
-        if not isinstance(objective, str):
-            raise InputError(
-                f"got a run with objective={objective!r}, expected one of the classes, such as 'margin': the tables of "
-                "a run count decisions; explain single outputs by pm.EVA"
-            )
-        require_classes(self.graph)
+        refuse_target(self.objective, self.job.target)
+        objective_graph(self.graph, self.objective)  # raises an error for outputs that do not exist, or are no classes
         if isinstance(method, HybridEVA):
             cut(self.graph, method.split)
         if self.parts and not isinstance(self.job.ball, tuple):
@@ -212,8 +222,8 @@ class Setup:
             raise InputError("got superpixels for one of several inputs of a run, expected groups such as grid(4)")
         if self.mask is None:
             resolve(self._groups, torch.zeros(1, *self.graph.input.shape))
-        if self.job.target is not None and not 0 <= self.job.target < self.graph.classes:
-            raise InputError(f"got target {self.job.target}, expected a class from 0 to {self.graph.classes - 1}")
+        if self.job.target is not None and not 0 <= self.job.target < self.classes:
+            raise InputError(f"got target {self.job.target}, expected a class from 0 to {self.classes - 1}")
 
     @cached_property
     def mask(self) -> NDArray[np.int32] | None:
@@ -283,7 +293,7 @@ class Setup:
         shape = tuple(self.graph.input.shape)
         inputs = {INPUTS: [_recorded_part(part) for part in self.parts]} if self.parts else {}
         return {
-            "model": {"sha256": hash_graph(self.graph), "shape": list(shape), "outputs": self.graph.classes} | inputs,
+            "model": {"sha256": hash_graph(self.graph), "shape": list(shape), "outputs": self.classes} | inputs,
             "job": self.job.about(shape, self.parts),
             "mask": None if self.packed_mask is None else sha256(self.packed_mask).hexdigest(),
             "versions": versions(),

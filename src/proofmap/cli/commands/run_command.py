@@ -16,6 +16,7 @@ from proofmap.cli.options import option_values as texts
 from proofmap.cli.options import shared_options as o
 from proofmap.cli.options.model_and_inputs import ModelOptions
 from proofmap.cli.options.option_bundles import unset
+from proofmap.cli.options.output_options import OutputOptions
 from proofmap.errors import InputError
 from proofmap.registry import COMPARED, EXPLAINER_ENTRIES
 
@@ -45,6 +46,7 @@ class Explaining:
         ),
         texts.Check(texts.settings),
     ] = None
+    explained: OutputOptions
     certificates: Annotated[
         bool, typer.Option("--certificates", help="Write a certificate for each sample, which others can check.")
     ] = False
@@ -52,7 +54,17 @@ class Explaining:
     def arguments(self) -> dict[str, Any]:
         """Return the settings of the method other than the ball and the groups."""
         values = {name: _value(name, text) for name, text in texts.settings(self.settings or []).items()}
-        return values | o.bounds_of(self.scoring.bounding, self.method, EXPLAINER_ENTRIES[self.method].kind)
+        values |= o.bounds_of(self.scoring.bounding, self.method, EXPLAINER_ENTRIES[self.method].kind)
+        output = self.explained.objective()
+        if output is None:
+            return values
+        if self.method not in ("eva", "empirical"):
+            raise InputError(f"got --output with --method {self.method}, expected eva or empirical")
+        if self.scoring.target is not None:
+            raise InputError("got --target with --output, expected one of them: an output has no class")
+        if self.ball.eps is None or texts.is_automatic(self.ball.eps):
+            raise InputError("got --output without a radius, expected a number such as --eps 0.02")
+        return {**values, "objective": output}
 
     def around(self, shape: tuple[int, ...], preparation: Preparation, parts: Sequence[InputPart]) -> Balls:
         """Return the ball. Methods without adversarial search have no radius and use only its domain.
