@@ -75,10 +75,10 @@ def test_integers_are_constants(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "given", "message"),
     [
-        ("net.onnx", ("image.npy",), r"image.npy for .*net.onnx of the inputs image, table, expected image=FILE table=FILE"),
+        ("net.onnx", ("image.npy",), r"image.npy for .*net.onnx of the inputs image, table, expected image=FILE"),
         ("net.py:make", ("image.npy",), r"of the inputs image, table, expected image=FILE table=FILE, or an npz file"),
         ("net.py:make", ("image=image.npy",), r"got the inputs image without 'table', expected all that"),
-        ("net.onnx", ("imag=image.npy", "table=table.csv"), r"got the input 'imag', expected inputs of .*: image, table"),
+        ("net.onnx", ("imag=image.npy", "table=table.csv"), r"got the input 'imag', expected inputs of .*: image"),
         ("net.onnx", ("image=image.npy", "table.csv"), r"got .*table.csv beside image=.*, expected name=FILE for all"),
         ("net.onnx", ("image=image.npy", "table=one.csv"), r"got 3 of 'image' and 1 of 'table', expected as many"),
         ("net.py:one", ("image=image.npy",), r"which has one input, expected the files alone: .*image.npy"),

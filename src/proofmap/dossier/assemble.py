@@ -130,10 +130,11 @@ def _compare(results: Results, certificates: RunCertificates) -> None:
     targets, radii, inputs = results["target"], results["eps"], results.inputs
     for one in certificates.claimed:
         eps, statement = one.claim.stated["eps"], one.claim.statement
-        if one.claim.kind not in check.COUNTED or one.claim.kind != certificates.kind:
+        kind = check.kind_of(one.claim)
+        if kind not in check.COUNTED or kind != certificates.kind:
             raise FileError(
-                f"{one.certificate} is about {one.claim.kind}, expected {certificates.kind} as the first: run again, into "
-                "a new folder"
+                f"{one.certificate} is about {kind}, expected {certificates.kind} as the first: run again, "
+                "into a new folder"
             )
         about: dict[str, tuple[Any, Any]] = {}
         if isinstance(statement, check.Decision):

@@ -14,7 +14,7 @@ from pathlib import Path
 from zipfile import BadZipFile
 
 from proofmap.errors import FileError
-from proofmap.proof.check import Claim, Rejected
+from proofmap.proof.check import Claim, Rejected, kind_of
 from proofmap.runs import Results
 from proofmap.runs.manifest import INDEX
 from proofmap.storage.hashing import hash_file
@@ -64,7 +64,7 @@ class RunCertificates:
     @property
     def kind(self) -> str:
         """What all certificates are about: "decisions" or "outputs"."""
-        return str(self.claimed[0].claim.kind)
+        return kind_of(self.claimed[0].claim)
 
     @classmethod
     def open(cls, results: Results) -> RunCertificates:

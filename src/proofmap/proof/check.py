@@ -2268,18 +2268,6 @@ class Claim(SimpleNamespace):
         of_all = isinstance(self.statement, Decision) and self.statement.every
         return of_all and self.ball["half"] is None and self.decided(0)
 
-    @property
-    def proven(self) -> bool:
-        """Whether a dossier counts the claim: the decision, or on a whole ball the statement about outputs."""
-        if isinstance(self.statement, Decision):
-            return self.decision
-        return self.ball["half"] is None and self.decided(0)
-
-    @property
-    def kind(self) -> str:
-        """Which texts a dossier about such claims has."""
-        return {Decision: "decisions", SufficientSet: "sets"}.get(type(self.statement), "outputs")
-
     def lighter(self) -> Claim:
         """The claim without what proves it: a dossier has thousands."""
         vars(self).update(dict.fromkeys(("network", "question", "proof", "points", "witnesses")))
@@ -2328,6 +2316,16 @@ MEMBER = re.compile(  # every name that a dossier may have: nothing else can be 
     re.ASCII,
 )
 FORMULA = re.compile(r"'|[\t\r\n]|\s*[=+\-@＝＋－＠]")  # a text that a spreadsheet computes, wide signs too
+
+
+def kind_of(claim: Claim) -> str:
+    """Which texts a dossier about such claims has."""
+    return {Decision: "decisions", SufficientSet: "sets"}.get(type(claim.statement), "outputs")
+
+
+def is_proven(claim: Claim) -> bool:
+    """Whether a dossier counts the claim: the decision, or on a whole ball the statement about outputs."""
+    return claim.decision if kind_of(claim) == "decisions" else claim.ball["half"] is None and claim.decided(0)
 
 
 def hash_of(data: bytes) -> str:
@@ -2380,7 +2378,7 @@ def entry(row: int, one: dict[str, Any], claim: Claim | None, kind: str) -> dict
         **{name: words.get(name) or getattr(claim.statement, name) for name in about},
         **{name: claim.ball[name] for name in ("norm", "eps", "domain", "half", "relative")},
         "groups": claim.groups or None,
-        f"{what}_proven": claim.proven,
+        f"{what}_proven": is_proven(claim),
         f"{ends}_at_most": float(most[0]),
         f"{ends}_at_least": None if least is None else float(least[0]),
         f"{ends}_at_most_group_frozen": most[1:].tolist() or None,
@@ -2419,7 +2417,7 @@ def figures(entries: list[dict[str, Any]], claims: list[Claim], samples: list[di
     correct = [one for one in labelled if one["label"] == one["predicted"]]
     sided = [claim for claim in claims if claim.ends[0][1] is not None]
     return {
-        "verdict": count(claims[0].kind, len(proven), len(entries)),
+        "verdict": count(kind_of(claims[0]), len(proven), len(entries)),
         "samples": len(entries),
         "certified": len(claims),
         "distinct": len({claim.input for claim in claims}),
@@ -2444,7 +2442,7 @@ def derive_members(
     model: str, words: dict[str, str], samples: list[dict[str, Any]], claims: dict[int, Claim], texts: dict[str, bytes]
 ) -> dict[str, bytes]:
     """The tables, the figures and the pages of a dossier, from the claims of its rows and the texts of the pages."""
-    kind = next(iter(claims.values())).kind
+    kind = kind_of(next(iter(claims.values())))
     entries = [entry(row, one, claims.get(row), kind) for row, one in enumerate(samples)]
     counted: dict[str, Any] = {"model_member": model, **figures(entries, [*claims.values()], samples)}
     table = io.StringIO(newline="")
@@ -2474,7 +2472,7 @@ def shown_sample(each: dict[str, Any], claim: Claim | None) -> dict[str, str]:
     if claim is not None:
         told, shown = claim.statement.verdict(claim), pictures(claim)
         facts = {
-            **({"Decision": f"class {claim.statement.target}"} if claim.kind == "decisions" else {}),
+            **({"Decision": f"class {claim.statement.target}"} if kind_of(claim) == "decisions" else {}),
             **{f"Bounds {where}": "; ".join(lines).replace("<=", "≤") for where, lines in bounds(claim).items()},
             "Order of groups": ranking(claim),
             "Input": f"{each['input']}, shape {[*claim.x.shape]}",
@@ -2649,7 +2647,9 @@ def prove_dossier(members: dict[str, bytes], model: str, samples: list[dict[str,
             continue
         with _sentence(f"{one['certificate']}: "):
             claim = Claim.read(members[one["certificate"]], members[model], members[one["input"]]).prove()
-            require(claim.kind == kind, f"it is about {claim.kind}, and the texts of this dossier are about {kind}")
+            require(
+                kind_of(claim) == kind, f"it is about {kind_of(claim)}, and the texts of this dossier are about {kind}"
+            )
             first = inputs.setdefault(claim.input, one["input"])
             require(first == one["input"], f"its input {one['input']} holds the same values as {first}")
             other = claim.decision and one["predicted"] not in (None, claim.statement.target)
@@ -2680,9 +2680,12 @@ def check_dossier(path: Any) -> tuple[str, int]:
     stated = f"samples.json, 'run' and 'dossier' in environment.json, and most of run/manifest.json and {RECORD}"
     say(f"stated by the maker, not derived: {stated}")
     say(f"not checked, and nothing above depends on it: {', '.join(unchecked) or 'no member'}")
-    distinct, proven = len({claim.input for claim in claims.values()}), sum(claim.proven for claim in claims.values())
+    distinct, proven = (
+        len({claim.input for claim in claims.values()}),
+        sum(is_proven(claim) for claim in claims.values()),
+    )
     say(f"{len(samples)} samples, {len(claims)} certificates, {distinct} distinct inputs")
-    counts = count(next(iter(claims.values())).kind, proven, len(samples))
+    counts = count(kind_of(next(iter(claims.values()))), proven, len(samples))
     return f"{counts}; model SHA-256 {hash_of(members[model])}", proven
 
 

@@ -135,7 +135,7 @@ def test_runs_by_other_methods_and_with_each_sample_its_own_radius(options: tupl
     ("words", "message"),
     [
         (("--eps", "image=0.1"), "got --eps image=0.1 without 'table', expected a radius for each input, or none"),
-        (("--eps", "image=0.1,tabel=1"), "got --eps for 'tabel', expected inputs of floats of this model: image, table"),
+        (("--eps", "image=0.1,tabel=1"), "got --eps for 'tabel', expected inputs of floats of this model: image"),
         (("--eps", "image=none,table=none"), "expected a radius for at least one input"),
         (("--eps", "image=x,table=1"), "got --eps x, expected a number"),
         (("--eps", "image=,table=1"), "expected a value for each input once, such as image=0.02,table=none"),
@@ -155,7 +155,7 @@ def test_bad_options(words: tuple[str, ...], message: str) -> None:
 
 def test_the_advice_of_bad_options_works() -> None:
     words = ("verify", "net.onnx", "both.npz", "--no-radius")
-    assert called(*words, *"--eps image=0.01,table=none --norm 2".split()).exit_code == 0
+    assert called(*words, *["--eps", "image=0.01,table=none", "--norm", "2"]).exit_code == 0
     refused = called("compare", "net.onnx", "both.npz", "--eps", "0.1")
     assert "pm.compare in Python takes a tuple of them" in refused.output.replace("\n", " ")
     refused = called("explain", "zoo:mnist_mlp", "image.npy", "--eps", "image=0.1")
