@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
+from proofmap.graph.ops import ROUNDED
 from proofmap.graph.receptive_fields import Shapes
 from proofmap.inputs.window_forms import WindowForms
 from proofmap.rounding.exact_arithmetic import ExactArithmetic
@@ -78,6 +79,7 @@ class RoundingErrors(ExactArithmetic):
         self._float32_errors: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
         self._moved_lines: dict[tuple[str, int], tuple[Lines, Lines]] = {}
         self._interval_errors: dict[str, Tensor] = {}
+        self._counterpart_errors: dict[str, Tensor] = {}
         self._float64_nodes: dict[str, Node] = {}
         self._readers = Counter(name for node in state.graph.nodes for name in node.inputs)
         self._readers[state.graph.output] += 1
@@ -114,12 +116,16 @@ class RoundingErrors(ExactArithmetic):
         every = 16 * self._tiny * (node.size + 1) * (1 + sums)
         if isinstance(RULES[node.op], Linear):
             radius = self._linear_error(node, products)
+            if radius is not None and ROUNDED in node.attributes:
+                radius = radius + self._counterparts_error(node)
         else:
             sizes: Magnitudes = MAGNITUDES[node.op](node, *inputs)
             count = _LINE_ERRORS + self._offset_additions + sizes.terms
             radius = gamma(count, self.unit) * sizes.slopes
             radius = radius + gamma(self._additions(node.size) + count, self.unit) * sizes.biases
             radius = radius + value_error(self._state.graph, node, sizes, self._state.interval)
+            if ROUNDED in node.attributes:
+                radius = radius + self._counterparts_error(node)
             return self._round_up(radius, self._additions(node.size) + sizes.terms), every
         return radius if radius is None else self._round_up(radius, self._additions(node.size)), every
 
@@ -240,8 +246,41 @@ class RoundingErrors(ExactArithmetic):
         value = value * (1 + 2 * gamma(count + _VALUE_ERRORS + self._offset_additions, self.unit))
         return torch.where(value <= self._overflow_limit, value, torch.inf)
 
+    def _counterparts_error(self, node: Node) -> Tensor:
+        """Return the sum R_a + R_b (C, *shape) of the errors of both nodes whose difference a node is.
+
+        The values that float32 computes for both nodes differ by η_b - η_a more than the node's operation says.
+        """
+        if self._of is not None:
+            return self._of._counterparts_error(node)[self._case]
+        if node.name not in self._counterpart_errors:
+            total = torch.zeros((), dtype=self._state.balls.x.dtype, device=self._state.balls.x.device)
+            for name in node.attributes[ROUNDED]:
+                part = self._state.graph[name]
+                if not part.inputs or part.op in COPIES:
+                    continue
+                if isinstance(RULES[part.op], Linear):
+                    total = total + self._float32_error(part)[0]
+                else:
+                    inputs = [self._state.interval(before) for before in part.inputs]
+                    sizes: Magnitudes = MAGNITUDES[part.op](part, *inputs)
+                    total = total + value_error(self._state.graph, part, sizes, self._state.interval)
+            lower = self._state.interval(node.inputs[0]).lower
+            whole = total.expand(len(lower), *node.shape) if total.ndim == 0 else total
+            self._counterpart_errors[node.name] = self._round_up(whole, 2)
+        return self._counterpart_errors[node.name]
+
     def interval_arithmetic(self, node: Node, inputs: list[Interval]) -> Interval:
         """Return the node's interval by interval arithmetic, widened by all rounding errors."""
+        found = self._own_interval(node, inputs)
+        if ROUNDED not in node.attributes:
+            return found
+        room = self._counterparts_error(node) + gamma(_VALUE_ERRORS, self.unit) * magnitude(found)
+        room = self._round_up(room, 2)
+        return Interval(found.lower - room, found.upper + room)
+
+    def _own_interval(self, node: Node, inputs: list[Interval]) -> Interval:
+        """Return the interval of a node that is no difference of two others."""
         if node.op in COPIES:
             rule = RULES[node.op]
             assert isinstance(rule, Linear)

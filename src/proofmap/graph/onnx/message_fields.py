@@ -47,8 +47,8 @@ def input_of(model: ModelProto, stored: dict[str, TensorProto]) -> tuple[ValueIn
         read = next((node for node in model.graph.node if inputs[0].name in node.input), None)
         ends = [one.name for one in model.graph.output]
         raise ModelError(
-            f"got a file whose input has type {type_name(kind)}, expected FLOAT or DOUBLE: whole numbers cannot move by "
-            "a little; if the first operation makes floats of them, as an embedding does, explain the rest, by "
+            f"got a file whose input has type {type_name(kind)}, expected FLOAT or DOUBLE: whole numbers cannot move "
+            "by a little; if the first operation makes floats of them, as an embedding does, explain the rest, by "
             f"onnx.utils.extract_model('net.onnx', 'rest.onnx', {[*read.output] if read else []}, {ends})"
         )
     return inputs[0], FLOAT_TYPES[kind]
