@@ -2111,7 +2111,7 @@ BREAKS = [
     # claims and certificates for others
     Break("rounding/bound_errors.py", "total = total + self._float32_error(part)[0]", "total = total", MODEL_PAIRS),
     Break("graph/rewrite/model_pair.py", "return {ROUNDED: (", "return {} and {ROUNDED: (", MODEL_PAIRS),
-    Break("proof/check.py", "require(kind_of(claim) == kind, ", "require(True, ", DOSSIER_OF_OUTPUTS),
+    Break("proof/check.py", "kind_of(claim) == kind, f\"it is", "True, f\"it is", DOSSIER_OF_OUTPUTS),
     Break("proof/check.py", 'one["predicted"] is one["label"] is None', "True", DOSSIER_OF_OUTPUTS),
     Break("proof/check.py", 'else claim.ball["half"] is None and claim.decided(0)', "else True", DOSSIER_OF_OUTPUTS),
     Break(

@@ -108,7 +108,7 @@ def _finished(folder: Path) -> Results:
         names = ", ".join(one["name"] for one in results.about["model"][INPUTS])
         raise InputError(
             f"{folder} is a run of several inputs ({names}), expected a run of one input: check its certificates one "
-            "by one, by proofmap check"
+            "by one"
         )
     if not results.complete:
         raise FileError(

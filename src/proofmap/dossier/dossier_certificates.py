@@ -63,7 +63,7 @@ class RunCertificates:
 
     @property
     def kind(self) -> str:
-        """What all certificates are about: "decisions" or "outputs"."""
+        """The subject of all certificates: "decisions" or "outputs"."""
         return kind_of(self.claimed[0].claim)
 
     @classmethod

@@ -59,7 +59,7 @@ class Finding:
     axis: Axis
     signed: bool
     caption: str
-    maps: Maps | None  # of one input that is an image
+    maps: Maps | None  # the panels of the only input, if it is an image
     input_maps: list[tuple[str, Maps]]  # the images among the inputs: name, if there are several inputs, and panels
     places: list[tuple[Place, ScoreBar]]
     frozen: list[str]  # the headings of the columns with bounds of AO(B_u)

@@ -25,7 +25,7 @@ def written(path: Path) -> bool:
         return path.with_suffix(".json").is_file()
     if not path.name.endswith(_MAP):
         return False
-    stem = path.name.removesuffix(_MAP)  # of a picture of one of several inputs with the name of the input
+    stem = path.name.removesuffix(_MAP)  # it ends in the name of one of several inputs
     return any(path.with_name(f"{one}.proofmap").is_file() for one in (stem, stem.rpartition(".")[0]))
 
 

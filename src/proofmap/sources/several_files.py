@@ -35,7 +35,7 @@ class SeveralFiles:
     """The samples of several inputs as joined vectors, in the order of the first input."""
 
     parts: tuple[InputPart, ...]  # in the order of the model
-    files: Mapping[str, Files]  # of each input that is no constant
+    files: Mapping[str, Files]  # for each input that is no constant
     notes: tuple[str, ...] = ()
     columns: None = field(default=None, init=False)  # the columns of a table are not those of the joined vectors
 
