@@ -173,7 +173,7 @@ class Setup:
 
     @property
     def about_outputs(self) -> bool:
-        """Whether the samples are about an output or a label: labels of a data set are classes, and do not count."""
+        """True for an output or a label: labels of a data set are classes, and do not count then."""
         return not isinstance(self.objective, str)
 
     @property
