@@ -20,7 +20,8 @@ from proofmap.attack.lower_bounds import attack_lower_bounds
 from proofmap.bounds import Backward
 from proofmap.explainers.proven_scores import ProvenScores
 from proofmap.verify.objective import forms_of
-from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap, with_drops
+from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap
+from proofmap.verify.searched_overlap import with_drops
 
 MEMORY_BYTES = 2**31
 

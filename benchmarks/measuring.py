@@ -59,7 +59,7 @@ def spent(call: Callable[[], T]) -> tuple[T, float]:
 @contextmanager
 def parts() -> Iterator[list[int]]:
     """Record the number of parts of the ball that each search in the block bounds."""
-    overlaps = import_module("proofmap.verify.overlap")
+    overlaps = import_module("proofmap.verify.searched_overlap")
     counts: list[int] = []
 
     def counting(*args: Any, **settings: Any) -> Any:

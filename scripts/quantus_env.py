@@ -37,7 +37,10 @@ def main(arguments: list[str] | None = None) -> int:
     if not INSTALLED_MARK.exists():
         install()
     single = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    for command in (["-m", "pytest", "-q", "tests/explainers/test_quantus.py"], [str(Path(__file__)), "--measure"]):
+    for command in (
+        ["-m", "pytest", "-q", "tests/explainers/attribution/test_quantus.py"],
+        [str(Path(__file__)), "--measure"],
+    ):
         if code := subprocess.run([str(ENVIRONMENT_PYTHON), *command], cwd=ROOT, env=single, check=False).returncode:
             return code
     return 0
@@ -72,7 +75,7 @@ def measure() -> None:
 
     import proofmap as pm
     from proofmap.explainers import EVA
-    from proofmap.explainers.quantus import explain_func
+    from proofmap.explainers.attribution.quantus import explain_func
 
     images, labels = pm.data.digits()
     x, y = images[:SAMPLE_COUNT].numpy(), labels[:SAMPLE_COUNT].numpy()

@@ -24,6 +24,7 @@ import argparse
 import json
 import re
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `scripts` is a folder of the repository
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE_FILE, VALUES, DRAWS = DOCS / "results.md", DOCS / "results" / "values", DOCS / "results" / "draws"
@@ -63,7 +66,7 @@ def main() -> None:
 def from_stored_values(name: str, out: Path) -> None:
     """Write the table of a benchmark into OUT from the stored values."""
     from proofmap.bench.benchmark_file import read
-    from proofmap.bench.stored_results import stored_table
+    from scripts.stored_results import stored_table
 
     shutil.rmtree(out / name, ignore_errors=True)
     shutil.copytree(VALUES / name, out / name)

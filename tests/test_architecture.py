@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import re
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -60,12 +63,18 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    """Parse a module of the package once for all tests."""
+    return ast.parse(source)
+
+
 def imported(source: str, package: str) -> Iterator[str]:
     """Yield every dotted name that `source`, a module of `package`, imports, at the top or inside a function.
 
     `from a import b` yields `a.b`: b may be a module.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -175,7 +184,7 @@ def repeated_files(paths: Iterable[str]) -> list[str]:
 
 def repeated_classes(sources: Mapping[str, str]) -> list[str]:
     """Return the class names that occur several times."""
-    nodes = ((path, node) for path, text in sources.items() for node in ast.walk(ast.parse(text)))
+    nodes = ((path, node) for path, text in sources.items() for node in ast.walk(parsed(text)))
     return repeated((node.name, f"{path}:{node.lineno}") for path, node in nodes if isinstance(node, ast.ClassDef))
 
 
@@ -215,16 +224,25 @@ OF = re.compile(r"#\s*of\b", re.IGNORECASE)
 UNCHECKED = {PACKAGE / "proof" / "check.py", *(ROOT / "fuzz" / "checker").glob("*.py")}
 
 
+def documented(node: ast.AST) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the module, its classes and its functions; expressions contain none."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node
+    for field in ("body", "orelse", "handlers", "finalbody"):
+        for one in getattr(node, field, ()):
+            yield from documented(one)
+
+
 def clauses(text: str) -> list[str]:
     """Return the first lines of docstrings that are a clause without a subject or a verb."""
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds))
-    docstrings = (ast.get_docstring(node) or "" for node in nodes)
+    docstrings = (ast.get_docstring(node) or "" for node in documented(ast.parse(text)))
     return [docstring.splitlines()[0] for docstring in docstrings if CLAUSE.match(docstring)]
 
 
 def comments_with_of(text: str) -> list[str]:
     """Return the comments that begin with "of"."""
+    if not OF.search(text):
+        return []
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return [token.string for token in tokens if token.type == tokenize.COMMENT and OF.match(token.string)]
 
@@ -248,7 +266,7 @@ def test_a_clause_is_found() -> None:
 
 def options_in_errors(source: str) -> list[str]:
     """Return the texts of raised errors that name an option of the command line or one of its commands."""
-    raised = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Raise))
+    raised = (node for node in ast.walk(parsed(source)) if isinstance(node, ast.Raise))
     constants = (one.value for node in raised for one in ast.walk(node) if isinstance(one, ast.Constant))
     return [text for text in constants if isinstance(text, str) and re.search(r"(^|\W)--[a-z]|by proofmap [a-z]", text)]
 
@@ -264,15 +282,16 @@ def test_errors_of_the_library_name_no_options() -> None:
 def texts() -> Iterator[tuple[Path, str]]:
     """Yield the project's own text files: no environment, cache, build output or binary."""
     skipped = {"build", "dist", "out", "__pycache__"}
-    for path in sorted(ROOT.rglob("*")):
-        folders = path.relative_to(ROOT).parts[:-1]
-        hidden = any(name.startswith(".") and name != ".ci" for name in folders)
-        if hidden or skipped.intersection(folders) or any(name.endswith(".egg-info") for name in folders):
-            continue
-        if path.is_file():
+    for folder, inner, names in os.walk(ROOT):
+        inner[:] = [
+            name
+            for name in inner
+            if (name == ".ci" or not name.startswith(".")) and name not in skipped and not name.endswith(".egg-info")
+        ]
+        for path in (Path(folder, name) for name in names):
             try:
                 yield path, path.read_text(encoding="utf-8")
-            except UnicodeDecodeError:
+            except UnicodeDecodeError:  # noqa: PERF203 - binary files are skipped
                 continue
 
 
@@ -285,7 +304,7 @@ def test_the_text_names_no_package_registry() -> None:
 
 def warned(source: str) -> list[str]:
     """Return the category of each `warnings.warn` in a module, "" if it has none."""
-    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.Call)]
     return [ast.unparse(c.args[1]) if len(c.args) > 1 else "" for c in calls if ast.unparse(c.func) == "warnings.warn"]
 
 
@@ -310,7 +329,15 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from statements(one.body)
 
 
-def load(name: str, sources: dict[str, list[ast.stmt]], defined: dict[str, set[str]]) -> None:
+class Statement(NamedTuple):
+    """A statement that importing a module runs: the module and names that it imports, and the names that it defines."""
+
+    module: str | None
+    imported: list[str]
+    defined: set[str]
+
+
+def load(name: str, sources: dict[str, list[Statement]], defined: dict[str, set[str]]) -> None:
     """Import a module as Python does, with its packages first. `defined` has the names of each module so far."""
     package, _, own = name.rpartition(".")
     if package in sources:
@@ -319,16 +346,22 @@ def load(name: str, sources: dict[str, list[ast.stmt]], defined: dict[str, set[s
         return
     names = defined[name] = set()
     for one in sources[name]:
-        if isinstance(one, ast.ImportFrom) and one.module in sources:
+        if one.module in sources:
             load(one.module, sources, defined)
-            for alias in one.names:
-                if f"{one.module}.{alias.name}" in sources and alias.name not in defined[one.module]:
-                    load(f"{one.module}.{alias.name}", sources, defined)
-                elif alias.name not in defined[one.module] and one.module != "proofmap":  # it loads names when asked
-                    raise ImportCycleError(f"{name} imports {one.module}.{alias.name}")
-        names.update(bound(one))
+            for asked in one.imported:
+                if f"{one.module}.{asked}" in sources and asked not in defined[one.module]:
+                    load(f"{one.module}.{asked}", sources, defined)
+                elif asked not in defined[one.module] and one.module != "proofmap":  # it loads names when asked
+                    raise ImportCycleError(f"{name} imports {one.module}.{asked}")
+        names.update(one.defined)
     if package in defined:
         defined[package].add(own)
+
+
+def summary(one: ast.stmt) -> Statement:
+    """Return what the walk of `load` reads of a statement."""
+    module, names = (one.module, [alias.name for alias in one.names]) if isinstance(one, ast.ImportFrom) else (None, [])
+    return Statement(module, names, set(bound(one)))
 
 
 def bound(statement: ast.stmt) -> Iterator[str]:
@@ -344,7 +377,8 @@ def bound(statement: ast.stmt) -> Iterator[str]:
 
 def cycles(modules: dict[str, str]) -> list[str]:
     """The modules that cannot be imported first, each with the import that fails."""
-    sources, found = {name: list(statements(ast.parse(text).body)) for name, text in modules.items()}, []
+    found = []
+    sources = {name: list(map(summary, statements(parsed(text).body))) for name, text in modules.items()}
     for name in sources:
         try:
             load(name, sources, {})

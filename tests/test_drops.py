@@ -12,9 +12,10 @@ import proofmap as pm
 from proofmap.bounds import Backward, Exact
 from proofmap.errors import BoundError, InputError, ProofmapError
 from proofmap.graph.classes import margins
-from proofmap.verify import overlap as overlaps
+from proofmap.verify import searched_overlap as overlaps
 from proofmap.verify.objective import Objective, forms_of, join
-from proofmap.verify.overlap import OverlapSettings, family_overlap, with_drops
+from proofmap.verify.overlap import OverlapSettings, family_overlap
+from proofmap.verify.searched_overlap import with_drops
 
 
 def sided() -> pm.Overlap:

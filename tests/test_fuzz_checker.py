@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from subprocess import run
@@ -208,21 +208,20 @@ def test_a_checker_that_forgets_the_centre_of_an_output_is_seen(monkeypatch: pyt
     assert any("upper ends" in one for one in found)
 
 
-def accepted_lies(count: int) -> set[str]:
-    """The first words of all that is false in accepted certificates of other sufficient sets."""
-    found = set[str]()
+def accepted_lies(count: int) -> Iterator[str]:
+    """Yield the first words of all that is false in accepted certificates of other sufficient sets."""
     for seed in range(count):
         one = forgeries.base(forgeries.STATED + seed % len(forgeries.SETS))
         with suppress(checker.Rejected, Undrawn):
             one = forgeries.other_sets(Draw("sets", seed), one)
             checker.check(one.proof(), one.model, one.x)
-            found |= {" ".join(forgeries.lie(one).split()[:2])}
-    return found - {""}
+            if lie := forgeries.lie(one):
+                yield " ".join(lie.split()[:2])
 
 
 def test_a_checker_that_believes_sufficient_sets_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """It forgets the ball and the groups that a point may move, the value at the point, or the free groups."""
-    assert not accepted_lies(240)
+    assert not list(accepted_lies(120))
     forgotten: list[tuple[Any, str, Any, str]] = [
         (checker.Question, "inside", lambda _, points, members: np.ones(len(points), bool), "the point"),
         (checker.SufficientSet, "breaks", lambda _, reached, margin=0.0: reached > -np.inf, "the point"),

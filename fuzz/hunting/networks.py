@@ -20,7 +20,11 @@ from proofmap.graph.torch.operators.operator_table import CONVERTERS
 TORCH_MAKERS: dict[str, Make] = {**SCALAR_MAKERS, **LAYER_MAKERS, **SHAPE_MAKERS, **ROW_MAKERS}
 
 # Networks with several results contain it automatically.
-_IMPLIED = {"<built-in function getitem>"}
+_IMPLIED = {
+    "<built-in function getitem>",
+    "aten.zeros_like.default",
+    "aten.ones_like.default",
+}  # the last two: full_like
 
 # Refused with any settings: drawn only in their turn, not as further operations.
 _ALWAYS_REFUSED = {f"aten.{op}" for op in ("mean.default", "sum.default", "_native_batch_norm_legit.no_stats")}

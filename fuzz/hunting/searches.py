@@ -25,7 +25,7 @@ from proofmap.attack import lower_bounds, restarts
 from proofmap.bounds import Backward, Exact, Method, Sharing, named
 from proofmap.errors import BoundError
 from proofmap.search import branch_and_bound, input_splitting, lp, tightening
-from proofmap.verify import overlap
+from proofmap.verify import searched_overlap
 from proofmap.verify.overlap import Overlap
 from tests.bounds.setting import BUDGET, both_sides
 
@@ -85,8 +85,10 @@ def _quick(draw: Draw) -> Iterator[None]:
         yield
         return
     attacked = draw.chance(0.1)
-    drops_share = overlap._DROPS_TIME_SHARE if draw.chance(0.25) else 0.0  # time share for differences that stay open
-    with patch.object(overlap, "_DROPS_TIME_SHARE", drops_share), few_steps(attacked=attacked):
+    drops_share = (
+        searched_overlap._DROPS_TIME_SHARE if draw.chance(0.25) else 0.0
+    )  # time share for differences that stay open
+    with patch.object(searched_overlap, "_DROPS_TIME_SHARE", drops_share), few_steps(attacked=attacked):
         yield
 
 

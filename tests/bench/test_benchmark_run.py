@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 from contextlib import suppress
@@ -392,11 +391,8 @@ def test_a_run_needs_a_folder_or_quick(spec: Spec, tmp_path: Path) -> None:
 def test_the_command_prints_the_table_and_one_sentence_for_an_error(tmp_path: Path) -> None:
     file = tmp_path / "small.toml"
     file.write_text(SMALL)
-    command = [sys.executable, "-m", "proofmap", "bench"]
-    done = subprocess.run(
-        [*command, str(file), "--quick", "--out", str(tmp_path / "out")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = called("bench", file, "--quick", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.stderr
     assert done.stdout.startswith("| | Deletion ↓ | Insertion ↑ | seconds |")
     wrong = called("bench", "table9")
     assert wrong.exit_code == 2

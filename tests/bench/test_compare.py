@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.bench.compare import compare
 from proofmap.errors import InputError
-from proofmap.explainers.adapt import AnyMethod
+from proofmap.explainers.attribution.adapt import AnyMethod
 from proofmap.metrics import Deletion, Insertion, Metric, Stability, Tightness
 from tests.bench.clock import Clock
 

@@ -12,7 +12,7 @@ from proofmap.bounds import Backward, Cases, CrownIBP, Exact, solve
 from proofmap.bounds.engine import solve_plans
 from proofmap.runtime.memory import run_in_chunks
 from proofmap.runtime.time_limit import time_limit
-from proofmap.verify import overlap as overlaps
+from proofmap.verify import family_bounds
 from tests.bounds.setting import BUDGET
 
 
@@ -67,13 +67,13 @@ def test_an_inner_limit_is_never_later_than_the_outer_one() -> None:
 
 @pytest.mark.parametrize("enough", [-float("inf"), 0.0])
 def test_the_bounds_before_a_search_have_its_time_limit(enough: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    given, usual = [], vars(overlaps)["solve_plans"]
+    given, usual = [], vars(family_bounds)["solve_plans"]
 
     def limited(*arguments: Any, **rest: Any) -> Any:
         given.append(rest["until"] - time.monotonic())
         return usual(*arguments, **rest)
 
-    monkeypatch.setattr(overlaps, "solve_plans", limited)
+    monkeypatch.setattr(family_bounds, "solve_plans", limited)
     graph, x = network()
     pm.overlap(graph, x, pm.Ball(0.1), bounds=Exact(seconds=2), enough=enough)
     assert given

@@ -115,7 +115,7 @@ def test_what_claims_nothing_is_refused(e: pm.Explanation) -> None:
     with pytest.raises(InputError, match="x is sampled, expected a certified explanation"):
         of(sampled)
     unknown = replace(e, settings={**e.settings, "domain": ["tensor (9, 9) sha256 0", 1.0]})
-    with pytest.raises(InputError, match="does not hold its ball"):
+    with pytest.raises(InputError, match="does not contain its ball"):
         of(unknown)
 
 

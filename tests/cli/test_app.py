@@ -14,7 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from proofmap.cli import app
-from tests.cli.invoke import PROGRAM, called, installed
+from tests.cli.invoke import called, installed
 from tests.sources.files import write_linear
 
 
@@ -26,7 +26,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_a_closed_pipe_ends_a_command_quietly(files: Path) -> None:
-    words = [str(PROGRAM), "verify", "net.onnx", "x.npy", "--eps", "0.01"]
+    words = [sys.executable, "-m", "proofmap", "verify", "net.onnx", "x.npy", "--eps", "0.01"]
     with subprocess.Popen(words, cwd=files, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -96,7 +96,7 @@ def test_the_first_commands_need_no_extra(tmp_path: Path) -> None:
     ]
     lines = [
         "explain zoo:mnist_mlp digit.png --eps 0.01 --groups grid:4 --out maps",
-        "compare zoo:mnist_mlp digit.png --groups grid:4",
+        "compare zoo:mnist_mlp digit.png --groups grid:4 --metrics deletion",
         "report report.html maps",
     ]
     done = subprocess.run(

@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("bounds", [(), ("--bounds", "exact", "--seconds", "1")])
+@pytest.mark.parametrize("bounds", [(), ("--bounds", "exact", "--seconds", "0.3")])
 def test_nothing_is_proven_if_rounding_exceeds_the_margin(bounds: tuple[str, ...], folder: Path) -> None:
     """relu((x + 2¹⁷) - 2¹⁷ - x) is 0 over the reals, but not in float32."""
     words = ("verify", "net.py:net", "rows.csv", "--eps", "0.001", "--no-radius", *bounds)
@@ -104,7 +104,7 @@ def test_an_explanation_says_that_it_is_rigorous(folder: Path) -> None:
 def test_every_proof_states_whether_rounding_is_covered(words: tuple[str, ...], told: bool, folder: Path) -> None:
     command, *more = words
     model = ("--model", MODEL) if command == "run" else (MODEL,)
-    limit = ("--within", "3") if words == ("explain",) else ()
+    limit = ("--within", "1.5") if words == ("explain",) else ()
     found = called(command, *model, "digit.npy", *more, *limit, "--groups", "grid:2", "--out", "out")
     assert found.exit_code == 0, found.output
     assert ("rounding is not covered" in found.output) == told

@@ -211,19 +211,19 @@ def called(*arguments: object) -> tuple[int, str]:
 
 def test_the_command_line_takes_them(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
     module, file, data = files
-    for model, methods in ((f"{module}:net", "saliency,occlusion"), (str(file), "rise,occlusion")):
+    ball = ("--eps", 0.05, "--groups", "grid:2")
+    for model, methods in ((f"{module}:net", "saliency"), (str(file), "rise,occlusion")):
         code, said = called("compare", model, data, "--methods", methods, "--metrics", "deletion", "--json")
         assert code == 0, said
         assert list(json.loads(said)["methods"]) == methods.split(",")
-        arguments = ("--eps", 0.05, "--groups", "grid:2", "--method", "empirical", "--out", tmp_path / "maps")
-        code, said = called("explain", model, data, *arguments)
-        assert code == 0, said
-        code, said = called("explain", model, data, "--eps", 0.05, "--out", tmp_path / "maps")
+        code, said = called("explain", model, data, *ball, "--out", tmp_path / "maps")
         assert code != 0
         assert "no rule for" in said
-        out = tmp_path / f"run-{methods}"
-        code, said = called("run", data, "--model", model, "--out", out, "--method", "empirical", *arguments[:4])
-        assert code == 0, said
+    code, said = called("explain", file, data, *ball, "--method", "empirical", "--out", tmp_path / "maps")
+    assert code == 0, said
+    words = ("--model", f"{module}:net", "--out", tmp_path / "run", "--method", "empirical", *ball)
+    code, said = called("run", data, *words)
+    assert code == 0, said
 
 
 def test_a_module_in_a_file_travels_to_other_machines(files: tuple[Path, Path, Path]) -> None:

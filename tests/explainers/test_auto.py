@@ -14,10 +14,12 @@ from torch import nn
 import proofmap as pm
 from proofmap.bounds import engine
 from proofmap.errors import InputError
-from proofmap.explainers import auto as choose
+from proofmap.explainers import auto
+from proofmap.explainers.automatic import proof_choice
+from proofmap.explainers.automatic.request import ExplainRequest
 from proofmap.plots.figure_titles import title
 from proofmap.runtime import time_limit as limits
-from proofmap.verify import radius as radii
+from proofmap.verify import radius_search, timed_radius
 from tests.foreign import file_graph, graph_of, inputs
 
 X = torch.rand(2, 1, 6, 6, generator=torch.Generator().manual_seed(0))
@@ -27,8 +29,8 @@ explain: Any = pm.explain
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches of a fraction of a second."""
-    monkeypatch.setattr(choose, "_EXACT_TIME_SHARE", 0.01)
-    monkeypatch.setattr(choose, "_MIN_EXACT_SECONDS", 0.01)
+    monkeypatch.setattr(proof_choice, "_EXACT_TIME_SHARE", 0.01)
+    monkeypatch.setattr(proof_choice, "_MIN_EXACT_SECONDS", 0.01)
 
 
 def small() -> nn.Module:
@@ -69,19 +71,19 @@ def test_one_sample_has_its_own_words() -> None:
 )
 def test_a_slow_network_gets_what_fits(clock: float, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if one run took so many seconds."""
-    monkeypatch.setattr(choose, "_seconds_of", lambda work: (work(), clock)[1])
+    monkeypatch.setattr(ExplainRequest, "seconds_of", lambda _, work: (work(), clock)[1])
     answer = explain(small(), X[:1], progress=False)
     assert answer.map.method == method
     assert answer.map.settings.get("samples", 1) == {0.01: 200, 0.1: 60, 0.11: 50, 1.0: 24, 8.0: 1}[clock]
     assert answer.proof is not None
-    monkeypatch.setattr(choose, "_RUNS_PER_HIDDEN_VALUE", 1e9)
+    monkeypatch.setattr(proof_choice, "_RUNS_PER_HIDDEN_VALUE", 1e9)
     huge = explain(small(), X[:1], progress=False)
     assert huge.proof is None
     assert huge.said[1] == "NOT proven: bounds of 39 hidden values per sample do not fit the time."
 
 
 def test_no_time_to_close_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "_MIN_EXACT_SECONDS", 1e9)
+    monkeypatch.setattr(proof_choice, "_MIN_EXACT_SECONDS", 1e9)
     answer = explain(small(), X[:1], progress=False)
     assert answer.proof.settings["bounds"] == "Backward()"
     assert "There was no time for a search" in answer.said[1]
@@ -91,9 +93,9 @@ def test_bounds_that_do_not_end_are_given_up(monkeypatch: pytest.MonkeyPatch) ->
     """Each layer takes an hour: the limit ends the walk at the next one, and the sentence says what is proven."""
     radius = torch.as_tensor(explain(small(), X[:1], progress=False).proof.settings["eps"])
     clock, layers = Clock(), []
-    for module in (choose, radii, limits):
+    for module in (auto, proof_choice, timed_radius, limits):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(choose, "_seconds_of", lambda work: (work(), 0.01)[1])
+    monkeypatch.setattr(ExplainRequest, "seconds_of", lambda _, work: (work(), 0.01)[1])
 
     def checked() -> None:
         limits.check_time()
@@ -106,8 +108,8 @@ def test_bounds_that_do_not_end_are_given_up(monkeypatch: pytest.MonkeyPatch) ->
     assert answer.said[1] == "NOT proven: bounds of the decision did not fit the time."
     assert len(layers) == 1
 
-    proven = radii.RadiusTrials(radius.flatten(), 1, 1.0, rigorous=True)
-    monkeypatch.setattr(choose, "radius_until", lambda *_, **__: proven)
+    proven = timed_radius.RadiusTrials(radius.flatten(), 1, 1.0, rigorous=True)
+    monkeypatch.setattr(proof_choice, "radius_until", lambda *_, **__: proven)
     answer = explain(small(), X[:1], progress=False)
     assert answer.proof is None
     assert answer.said[1].startswith("Proven: no input in the ball (ε = ")
@@ -167,8 +169,8 @@ def test_a_sample_without_a_proven_radius_is_not_called_proven() -> None:
 
 
 def test_radii_that_were_tried_in_vain_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(radii, "_FIRST_SHARE", 100.0)  # far beyond what can be proven
-    monkeypatch.setattr(choose, "_RUNS_PER_HIDDEN_VALUE", -1e9)  # the time is spent before
+    monkeypatch.setattr(timed_radius, "_FIRST_SHARE", 100.0)  # far beyond what can be proven
+    monkeypatch.setattr(proof_choice, "_RUNS_PER_HIDDEN_VALUE", -1e9)  # the time is spent before
     answer = explain(small(), X[:1], seconds=1e-3, progress=False)
     assert answer.proof is None
     expected = r"NOT proven: 1 radius was tried, the smallest ε = \S+, and no bound was tight enough\."
@@ -176,7 +178,7 @@ def test_radii_that_were_tried_in_vain_are_counted(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_search_that_begins_too_high_comes_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(radii, "_FIRST_SHARE", 100.0)
+    monkeypatch.setattr(timed_radius, "_FIRST_SHARE", 100.0)
     proven = explain(small(), X[:1], progress=False).proof.settings["eps"]
     torch.testing.assert_close(
         torch.tensor(proven).flatten(), pm.certified_radius(small(), X[:1], domain=(0.0, 1.0)), rtol=0.03, atol=0
@@ -203,10 +205,10 @@ def test_a_search_goes_on_while_no_radius_is_proven(
         clock.now += 10
         return SimpleNamespace(full=torch.full((len(target),), -1.0 if proves else 1.0), points=None)
 
-    monkeypatch.setattr(radii, "time", clock)
-    monkeypatch.setattr(radii, "family_overlap", bounded)
+    monkeypatch.setattr(timed_radius, "time", clock)
+    monkeypatch.setattr(radius_search, "family_overlap", bounded)
     model, x = small(), X[:1]
-    found = radii.radius_until(model, x, domain=(-1e3, 1e3), target=model(x).argmax(1), until=30, end=end)
+    found = timed_radius.radius_until(model, x, domain=(-1e3, 1e3), target=model(x).argmax(1), until=30, end=end)
     assert found.count == count
     assert bool((found.proven > 0).all()) == proves
 
@@ -227,9 +229,9 @@ class Multiplied(nn.Module):
 def test_products_of_values_begin_with_a_smaller_radius(build: Callable[[], nn.Module], share: float) -> None:
     model, x = build(), X[:1]
     graph, target = pm.trace(model, x), model(x).argmax(1)
-    tried = radii.radius_until(graph, x, domain=None, target=target, until=-1.0, end=-1.0)
+    tried = timed_radius.radius_until(graph, x, domain=None, target=target, until=-1.0, end=-1.0)
     assert tried.count == 1
-    assert tried.smallest == pytest.approx(share * float(radii._linear_radius(graph, x, target)))
+    assert tried.smallest == pytest.approx(share * float(timed_radius._linear_radius(graph, x, target)))
 
 
 def test_the_range_is_said() -> None:

@@ -88,12 +88,12 @@ def test_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [b"", b"{", b"hello world, this is no explanation", b"\0" * 100], ids=repr)
 def test_not_safetensors(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "e").write_bytes(text)
-    refuse(tmp_path / "e", "is not an explanation: it is no safetensors file")
+    refuse(tmp_path / "e", "is not an explanation: it is not a safetensors file")
 
 
 def test_a_pickle_is_not_opened(tmp_path: Path) -> None:
     torch.save({"x": torch.ones(1)}, tmp_path / "e")
-    refuse(tmp_path / "e", "it is no safetensors file")
+    refuse(tmp_path / "e", "it is not a safetensors file")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.01, 0.1, 0.5, 0.8, 0.9, 0.99, 0.9999])
@@ -101,7 +101,7 @@ def test_a_file_cut_short(share: float, saved: Path, tmp_path: Path) -> None:
     whole = saved.read_bytes()
     kept = int(share * len(whole))
     (tmp_path / "e").write_bytes(whole[:kept])
-    refuse(tmp_path / "e", "cut short" if kept > 8 else "it is no safetensors file")
+    refuse(tmp_path / "e", "cut short" if kept > 8 else "it is not a safetensors file")
 
 
 def test_a_file_with_something_behind_it(saved: Path, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_header_that_is_no_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize("metadata", [None, {}, {"format": "pt"}], ids=repr)
 def test_a_foreign_file(metadata: dict[str, str] | None, tmp_path: Path) -> None:
     save_file({"weight": torch.ones(2)}, tmp_path / "e", metadata)
-    refuse(tmp_path / "e", "is not an explanation: it is a safetensors file with something else in it")
+    refuse(tmp_path / "e", "is not an explanation: it is a safetensors file with other content")
 
 
 def test_what_is_forged_without_a_change_is_read(saved: Path, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_words_that_are_not_json(text: str, saved: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("text", ["[]", "1", "null", '{"certified": 1}'])
 def test_words_that_are_no_table(text: str, saved: Path, tmp_path: Path) -> None:
     forge(saved, tmp_path / "e", lambda tensors, words: None, explanation=text)
-    refuse(tmp_path / "e", "is no explanation: its JSON is not a table")
+    refuse(tmp_path / "e", "is not an explanation: its JSON is not a table")
 
 
 def without(name: str) -> Callable[[dict[str, Tensor], dict[str, Any]], None]:
@@ -218,7 +218,7 @@ def having(**parts: Any) -> Callable[[dict[str, Tensor], dict[str, Any]], None]:
         (without("opposite.full"), "does not have the tensors of an explanation: opposite.full missing"),
         (having(more=torch.ones(1)), "does not have the tensors of an explanation: more unknown"),
         (having(certified={"overlap": True}), "opposite.frozen, .*opposite.full, .* unknown"),
-        (having(certified={"opposite": True}), r"is no explanation: it has the overlaps \['opposite'\]"),
+        (having(certified={"opposite": True}), r"is not an explanation: it has the overlaps \['opposite'\]"),
         (without("seed"), "does not have the entries of an explanation: seed missing"),
         (having(more=1), "does not have the entries of an explanation: more unknown"),
         (having(x=torch.ones(1, 2, 3)), r"do not fit together: attributions has shape"),

@@ -27,7 +27,7 @@ JOINED_DOMAIN = (torch.tensor([0.0] * 9 + [-inf] * 2), torch.tensor([1.0] * 9 + 
 
 
 def test_radii_are_those_of_the_joined_vector() -> None:
-    asked: Any = {"steps": 6, "progress": False}
+    asked: Any = {"steps": 4, "progress": False}
     found = pm.radius(Network(), BOTH, domain=(UNIT, None), **asked)
     expected = pm.radius(Wrapped(), JOINED, domain=JOINED_DOMAIN, **asked)
     assert torch.allclose(found.proven, expected.proven)
@@ -59,7 +59,7 @@ def test_a_fixed_input_stays() -> None:
 
 @pytest.mark.parametrize("domain", ["auto", (UNIT, "fixed", None)], ids=str)
 def test_explain(domain: Any) -> None:
-    answer = pm.explain(Network(), (*BOTH, TOKENS), domain=domain, seconds=3.0, progress=False)
+    answer = pm.explain(Network(), (*BOTH, TOKENS), domain=domain, seconds=1.0, progress=False)
     moves = "fixed" if isinstance(domain, tuple) else "moves"
     assert answer.map.input_roles == {"image": "moves", "table": moves, "tokens": "constant"}
     assert answer.proof is not None

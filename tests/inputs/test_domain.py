@@ -108,7 +108,7 @@ def test_it_can_be_copied() -> None:
         ({"names": ["a"] * 9}, "got 9 names, 1 of them different, for 9 columns"),
         ({"quantiles": (0.9, 0.1)}, "expected two shares such as"),
         ({"quantiles": 0.1}, "expected two shares such as"),
-        ({"integers": ["mass"]}, "'mass' as whole numbers, and it holds broken ones"),
+        ({"integers": ["mass"]}, "'mass' as whole numbers, but it contains fractions"),
         ({"integers": ["weight"]}, "the column 'weight', expected one of 9 names or 0 to 8"),
         ({"one_hot": [[2, 3]]}, r"block \(hue_red, hue_green\) with \[0.0, 0.0\] in row 2, expected a single 1"),
         ({"one_hot": [[2]]}, "expected at least two columns, each in one block"),

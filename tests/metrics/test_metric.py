@@ -121,7 +121,7 @@ def test_a_metric_within_a_radius_needs_one(kind: type[Metric[Any]]) -> None:
     if not kind.needs_radius:
         assert kind.for_ball(ball, RANGE).settings()
         return
-    message = f"got the metric '{kind.name}' with eps='auto', expected a number: it is measured within a radius"
+    message = f"got the metric '{kind.name}' with eps='auto', expected a number: it measures changes within this radius"
     with pytest.raises(InputError, match=message):
         kind.for_ball(ball, RANGE)
 

@@ -128,6 +128,61 @@ def test_suprema_are_the_dual_norms(norm: str, dual: float) -> None:
         assert (found[member] <= value * (1 + 1e-6) + 1e-200).all()
 
 
+def largest_in_both(a: Array, room: Array, eps: float, p: int) -> float:
+    """The largest Σ a_i t_i where 0 <= t_i <= room_i and Σ t_i^p <= eps^p, over every set of variables at their ends.
+
+    The rest of the radius goes to one of the others for p = 1. For p = 2 the others are multiples of a.
+    """
+    best = 0.0
+    for bits in itertools.product([False, True], repeat=len(a)):
+        full = np.array(bits) & (room > 0)
+        rest, others = eps**p - (room[full] ** p).sum(), ~full & (room > 0)
+        if rest < 0:
+            continue
+        tried = np.eye(len(a))[others] if p == 1 else (a * others)[None]
+        for way in tried:
+            ends = np.where(way > 0, room / np.maximum(way, 1e-300), np.inf).min()  # where the first reaches its end
+            t = np.where(full, room, way * min(rest ** (1 / p) / max(np.linalg.norm(way, p), 1e-300), ends))
+            best = max(best, float(a @ t))
+    return best
+
+
+@pytest.mark.parametrize("eps", ["0.2", "0.9"])
+@pytest.mark.parametrize("norm", ["1", "2"])
+def test_suprema_over_a_ball_inside_a_domain_are_exact(norm: str, eps: str) -> None:
+    """The supremum over the common part of box and ball is below both of theirs."""
+    random, mask = np.random.default_rng(1), np.array([0, 1, 1, 2, 2])
+    x = np.array([0.5, 0.125, 0.9375, 0.0, 1.0], np.float32)
+    question = question_of(x, 0, 2, {**BALL, "norm": norm, "eps": eps}, mask)
+    a = np.rint(random.normal(size=(5, 12)) * 2.0**20) * np.ldexp(1.0, np.arange(-26, -14))
+    found, below = question.suprema(checker.Forms(np.arange(5), a)), 0
+    up, down = (np.minimum(side, float(eps))[:, None] for side in (1 - x.astype(float), x.astype(float)))
+    room = np.where(a > 0, up, down)
+    for row, (size, ends) in enumerate(zip(np.abs(a).T, room.T, strict=True)):
+        for member in range(4):
+            moves = ends * (mask != member - 1)
+            value = largest_in_both(size, moves, float(eps), int(norm))
+            assert value * (1 - 1e-12) <= found[member, row]
+            if member == 0:
+                dual = np.linalg.norm(size * (moves > 0), np.inf if norm == "1" else 2) * float(eps)
+                assert found[0, row] <= value * (1 + 1e-6)
+                below += value < 0.99 * min(dual, float(size @ moves))
+    assert below >= 3
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e200])
+@pytest.mark.parametrize("norm", ["1", "2"])
+def test_suprema_of_extreme_radii_neither_overflow_nor_vanish(norm: str, size: float) -> None:
+    """The squares of these radii are 0 or infinite in float64."""
+    ends = size * np.array([1.0, 0.25, 0.0])
+    ball = {**BALL, "norm": norm, "eps": size.hex(), "domain": [-ends, ends]}
+    question = question_of(np.zeros(3, np.float32), 0, 2, ball)
+    a = 2.0**-100 * np.array([[1.0], [-2.0], [4.0]])
+    found = question.suprema(checker.Forms(np.arange(3), a))[0, 0] * 2.0**100 / size
+    value = 1.25 if norm == "1" else 0.5 + (15 / 16) ** 0.5  # the second variable reaches its end
+    assert value * (1 - 1e-12) <= found < 3
+
+
 def orders(terms: Array, random: np.random.Generator) -> list[Array]:
     """Orders that let a running sum be as large as it can be, and some others."""
     signs, sizes = np.sign(terms), np.abs(terms)

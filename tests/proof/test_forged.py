@@ -12,25 +12,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from proofmap.proof import check as checker
 from tests.proof.dossiers import derived, small_dossier
-from tests.proof.making import BALL, members_of, mlp_file, npy, onnx_file, write
+from tests.proof.forged import X, folder_with, rejected
+from tests.proof.making import BALL, members_of, npy, onnx_file, write
 from tests.proof.test_hostile_files import message
 
-X = np.array([0.3, 0.9, 0.0, 0.5], np.float32)
 Model = onnx.ModelProto
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("forged")
-    mlp_file(place / "net.onnx", (4, 4, 3), 7)
-    (place / "x.npy").write_bytes(npy(X))
-    return place
-
-
-def rejected(folder: Path, members: dict[str, bytes]) -> str:
-    with pytest.raises(checker.Rejected) as caught:
-        checker.check(write(folder / "a.proof", members), folder / "net.onnx", folder / "x.npy")
-    return str(caught.value)
+folder = folder_with((4, 4, 3), 7)
 
 
 @pytest.mark.parametrize("where", ["eps", "low", "high"])

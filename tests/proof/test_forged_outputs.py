@@ -13,32 +13,14 @@ from onnx import helper
 
 from proofmap.proof import check as checker
 from tests.proof.dossiers import small_dossier
-from tests.proof.making import BALL, members_of, mlp_file, npy, onnx_file, output_members, write
-from tests.proof.test_forged import X, rejected
+from tests.proof.forged import X, answer, changed, folder_with, rejected
+from tests.proof.making import BALL, members_of, npy, onnx_file, output_members, write
 
 MASK = np.array([0, 1, 1, 2])
 STATED: dict[str, Any] = {"kind": "output", "entries": [1], "reduce": None, "direction": "up", "centre": "0.25"}
 REGION = {**STATED, "entries": [0, 1], "reduce": "maximum"}
+folder = folder_with((4, 4, 3), 7)
 LABEL: dict[str, Any] = {"kind": "label", "entry": 2, "on": True}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("forged")
-    mlp_file(place / "net.onnx", (4, 4, 3), 7)
-    (place / "x.npy").write_bytes(npy(X))
-    return place
-
-
-def answer(folder: Path, members: dict[str, bytes]) -> checker.Claim:
-    return checker.read_claim(write(folder / "a.proof", members), folder / "net.onnx", folder / "x.npy")
-
-
-def changed(members: dict[str, bytes], **fields: Any) -> dict[str, bytes]:
-    """With other fields of the statement, None of which is left out."""
-    claim = json.loads(members["claim.json"])
-    claim["statement"] |= fields
-    return {**members, "claim.json": json.dumps(claim).encode()}
 
 
 def upper_ends(members: dict[str, bytes]) -> dict[str, bytes]:

@@ -12,22 +12,15 @@ import pytest
 from onnx import helper
 
 from proofmap.proof import check as checker
-from tests.proof.making import BALL, Array, mlp_file, npy, onnx_file, reason_members, sufficient_members, write
-from tests.proof.test_forged import X, rejected
+from tests.proof.forged import X, answer, changed, folder_with, rejected
+from tests.proof.making import BALL, Array, npy, onnx_file, reason_members, sufficient_members, write
 
 MASK = np.array([0, 1, 2, 3])
 ABOUT: dict[str, Any] = {"kind": "decision", "target": 0, "rivals": [1, 2]}
 LARGE = {**BALL, "eps": "0.4"}
+folder = folder_with((4, 6, 3), 5)
 Fields = dict[str, Any]
 Members = dict[str, bytes]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("forged")
-    mlp_file(place / "net.onnx", (4, 6, 3), 5)
-    (place / "x.npy").write_bytes(npy(X))
-    return place
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +36,6 @@ def fields_of(members: Members) -> Fields:
 
 def points_of(members: Members) -> Array:
     return checker.read_array(members["necessary.npy"])
-
-
-def changed(members: Members, **fields: Any) -> Members:
-    """With other fields of the statement."""
-    claim = json.loads(members["claim.json"])
-    claim["statement"] |= fields
-    return {**members, "claim.json": json.dumps(claim).encode()}
-
-
-def answer(folder: Path, members: Members) -> checker.Claim:
-    return checker.read_claim(write(folder / "a.proof", members), folder / "net.onnx", folder / "x.npy")
 
 
 def test_what_is_changed_below_is_accepted(folder: Path, honest: Members) -> None:

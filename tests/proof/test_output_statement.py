@@ -19,9 +19,10 @@ from proofmap.graph.onnx import as_onnx
 from proofmap.proof import check as checker
 from proofmap.verify.objectives import Label, Output
 from tests.bounds.exact import exact_maximum
-from tests.proof.making import BALL, Array, mlp_file, npy, onnx_file, output_members, write
+from tests.proof.forged import X, folder_with
+from tests.proof.making import BALL, Array, npy, onnx_file, output_members, write
 
-X = np.array([0.3, 0.9, 0.0, 0.5], np.float32)
+folder = folder_with((4, 6, 3), 3)
 MASK = np.array([0, 1, 1, 2])
 CENTRE = 0.125
 FIELDS: dict[str, dict[str, Any]] = {
@@ -46,14 +47,6 @@ def forms(name: str) -> list[tuple[Array, float]]:
     weight = np.mean([np.eye(3)[k] for k in fields["entries"]], axis=0)
     signs = {"up": [1], "down": [-1], "both": [1, -1]}[fields["direction"]]
     return [(sign * weight, -sign * CENTRE) for sign in signs]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("outputs")
-    mlp_file(place / "net.onnx", (4, 6, 3), 3)
-    (place / "x.npy").write_bytes(npy(X))
-    return place
 
 
 def layers(model: Path) -> list[tuple[Array, Array]]:

@@ -25,7 +25,8 @@ BALLS = {
     "box": pm.Ball(0.3),
     "domain": pm.Ball(0.4, domain=(0.0, 1.0)),
     "l2": pm.Ball(0.6, norm=2.0),
-    "l1": pm.Ball(0.8, norm=1.0),
+    "l2 in a domain": pm.Ball(0.6, norm=2.0, domain=(0.0, 1.0)),
+    "l1 in a domain": pm.Ball(0.8, norm=1.0, domain=(0.0, 1.0)),
     "half": pm.Ball(0.4, half="+"),
     "relative": pm.Ball(0.5, domain=(0.0, 1.0), relative=True),
 }

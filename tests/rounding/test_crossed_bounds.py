@@ -14,7 +14,7 @@ from proofmap.attack.lower_bounds import AttackBounds
 from proofmap.errors import ProofmapError
 from proofmap.rounding.crossed_bounds import estimate_error, estimate_stored_error
 from proofmap.search.exact import ExactBounds
-from proofmap.verify import overlap as overlaps
+from proofmap.verify import searched_overlap as overlaps
 
 BALL = pm.Ball(0.1)
 
@@ -127,7 +127,7 @@ def test_sides_that_hold_with_all_roundings_may_not_cross_at_all(
 ) -> None:
     """However much room plain sides have."""
     lowered(monkeypatch, 1e-3)
-    monkeypatch.setattr(overlaps, "_room", lambda *_: torch.tensor(torch.inf))
+    monkeypatch.setattr(overlaps, "rounding_room", lambda *_: torch.tensor(torch.inf))
     ask = partial(pm.overlap, network(), inputs(torch.float32), BALL, bounds=pm.bounds.Exact(seconds=5))
     if rigorous is False:
         ask(rigorous=False)

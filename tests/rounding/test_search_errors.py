@@ -420,7 +420,7 @@ LONGER = [("clamped", "half"), ("pooled", "sphere"), ("branched", "box")]
 def test_with_all_roundings_both_sides_are_hardly_further_apart(name: str, ball: str, few: None) -> None:
     graph, around = network(name), pm.Ball(**BALLS[ball])
     x = torch.rand(1, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    objectives: tuple[Objective, ...] = ("margin", "mean")
+    objectives: tuple[Objective, ...] = ("margin",) if (name, ball) in QUICK[1:] else ("margin", "mean")
     for objective in objectives:
         over = pm.overlap(graph, x, around, groups=MASK, bounds=Exact(), rigorous=True, objective=objective)
         forms = forms_of(graph(x), over.target, None, objective)

@@ -169,7 +169,7 @@ def test_models_without_certificates_are_refused_before_any_work(tmp_path: Path)
 
 
 def test_certificates_of_a_searched_run_have_both_bounds(tmp_path: Path) -> None:
-    work = replace(job(), settings={"bounds": pm.bounds.Exact(seconds=1)})
+    work = replace(job(), settings={"bounds": pm.bounds.Exact(seconds=0.5)})
     run(Digits(), digits_model(), work, tmp_path, progress=False, limit=1, certified=True)
     folder = tmp_path / "certificates"
     assert check.check(folder / "000000.proof", folder / "network.onnx", folder / "000000.npy")

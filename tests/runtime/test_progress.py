@@ -162,7 +162,7 @@ def test_there_are_no_more_units_ahead_than_are_left(clock: Clock, capsys: pytes
     with ProgressBar(4, "run", done=1) as bar, bar.ahead(50):
         clock.now += 60
         report(0.5)
-    assert capsys.readouterr().err == "run: 62 %, 1 of 4 samples, 01:00 so far, about 01:00 left\n"
+    assert capsys.readouterr().err == "run: 62 %, samples 2 to 4 of 4, 01:00 so far, about 01:00 left\n"
 
 
 class Terminal(io.StringIO):
@@ -210,7 +210,7 @@ def test_a_run_hears_the_layers_of_its_samples(
 ) -> None:
     heard: Heard = []
 
-    def tell(self: ProgressBar, done: float, place: str) -> None:
+    def tell(self: ProgressBar, done: float, place: str, together: int = 1) -> None:
         heard.append((done, place))
 
     monkeypatch.setattr(ProgressBar, "_tell", tell)

@@ -353,7 +353,7 @@ def broken_arrays(folder: Path) -> dict[str, str]:
         "many.npy": "with samples in it",
         "deep.npy": "holds an array of 70 axes, expected 32 at most",
         "deep.npz": "holds an array of 70 axes, expected 32 at most",
-        "short.npy": "is cut short: it has 95 bytes of an array of 96",
+        "short.npy": "is cut short: it has 95 bytes, expected 96 bytes of the array",
         "huge.npy": "is cut short|not a numpy array",
         "none.npy": "not a numpy array",
         "none.npz": "not an npz file",
@@ -362,7 +362,7 @@ def broken_arrays(folder: Path) -> dict[str, str]:
         "negative.npz": "the label -1",
         "object.npz": "holds object",
         "other.npz": "is not an array",
-        "long.npz": "has 100 bytes of an array of 96",
+        "long.npz": "has 100 bytes, expected 96 bytes of the array",
     }
 
 

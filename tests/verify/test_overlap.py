@@ -1,6 +1,5 @@
 """`pm.overlap`: results, and error messages for bad input."""
 
-import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,8 @@ from proofmap.bounds.backward import BackwardBounder
 from proofmap.bounds.differences import twin_bounds
 from proofmap.errors import BoundError, InputError, ModelError, ProofmapError, UnsupportedError
 from proofmap.graph.ir import Node
-from proofmap.verify import overlap as overlaps
+from proofmap.verify import family_bounds
+from proofmap.verify import searched_overlap as overlaps
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +251,7 @@ def test_bad_models_are_found_before_bounds_are_computed(x: Tensor, monkeypatch:
     def never(*args: object, **rest: object) -> Tensor:
         raise AssertionError("bounds were computed")
 
-    monkeypatch.setattr(sys.modules["proofmap.verify.overlap"], "solve_plans", never)
+    monkeypatch.setattr(family_bounds, "solve_plans", never)
     with pytest.raises(InputError):
         pm.overlap(pm.zoo.mnist_mlp(), x, BALL, target=77)
     with pytest.raises(InputError):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.explainers.adapt import as_attributor
+from proofmap.explainers.attribution.adapt import as_attributor
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ from proofmap.bench.marks import Values
 from proofmap.bench.statistics import Column, Table, tabulate
 from proofmap.errors import InputError
 from proofmap.explainers import Explainer
-from proofmap.explainers.adapt import AnyMethod, as_attributor, name_of_method
-from proofmap.explainers.attributor import Attributor
+from proofmap.explainers.attribution.adapt import AnyMethod, as_attributor, name_of_method
+from proofmap.explainers.attribution.attributor import Attributor
 from proofmap.explainers.baselines import Baseline
 from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.explained_ball import default_ball

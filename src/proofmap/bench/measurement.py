@@ -17,7 +17,7 @@ from proofmap.bench.compare import timed, values_of, warm_up
 from proofmap.bench.marks import Values
 from proofmap.bench.results_store import ResultsStore
 from proofmap.explainers import as_attributor
-from proofmap.explainers.attributor import Attributor
+from proofmap.explainers.attribution.attributor import Attributor
 from proofmap.graph import Graph
 from proofmap.metrics import Metric
 from proofmap.runtime.progress import part

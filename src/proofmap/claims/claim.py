@@ -216,7 +216,9 @@ def _certified_ball(e: Explanation, name: str) -> Ball:
         raise InputError(f"{name} is {e.guarantee}, expected a certified explanation: nothing else claims anything")
     ball = recorded_ball(e.settings)
     if ball is None:
-        raise InputError(f"{name} does not hold its ball, expected one whose radii and domain were written down")
+        raise InputError(
+            f"{name} does not contain its ball, expected an explanation whose radii and domain were recorded"
+        )
     return ball
 
 

@@ -134,7 +134,7 @@ class RunClaims:
         ball = None if INPUTS in recorded else recorded_ball({**recorded, "eps": eps})
         if ball is None:
             raise InputError(
-                f"{self.results.folder} does not hold its ball, expected one input and a domain of two numbers: "
+                f"{self.results.folder} does not contain its ball, expected one input and a domain of two numbers: "
                 "explain its samples alone, by pm.EVA"
             )
         return ball
@@ -176,8 +176,8 @@ class RunClaims:
         at_x, expected = float(values.max()) / form.factor, float(held["nominal"])
         if not abs(at_x - expected) <= _NOMINAL_TOLERANCE * max(1.0, abs(expected)):
             raise InputError(
-                f"{self.results.samples[row]} has the overlap {at_x:g}, and {expected:g} in the run: give the data and "
-                "the options that were explained"
+                f"the overlap at {self.results.samples[row]} is {at_x:g}, and the run recorded {expected:g}: give the "
+                "data and the options of the run"
             )
         lower, upper = enclosing_box(self._recorded_ball(float(held["eps"])), x[None])
         tensors = {name: torch.from_numpy(np.array(held[name])) for name in ("mask", "frozen", "scores")}

@@ -6,9 +6,11 @@
 torch.Size([2, 1, 28, 28])
 """
 
-from proofmap.explainers.adapt import as_attributor
-from proofmap.explainers.attributor import Attributor
-from proofmap.explainers.auto import Answer
+from proofmap.explainers.attribution.adapt import as_attributor
+from proofmap.explainers.attribution.attributor import Attributor
+from proofmap.explainers.attribution.clamped_inputs import ClampedInputs
+from proofmap.explainers.attribution.quantus import explain_func
+from proofmap.explainers.automatic.answer import Answer
 from proofmap.explainers.baselines import FirstOrder
 from proofmap.explainers.explainer import Explainer
 from proofmap.explainers.explanation import Explanation
@@ -26,8 +28,6 @@ from proofmap.explainers.methods.smooth import SmoothEVA
 from proofmap.explainers.methods.sufficient import Sufficient
 from proofmap.explainers.origin import File, Origin, Source
 from proofmap.explainers.probable.probable_eva import ProbableEVA
-from proofmap.explainers.quantus import explain_func
-from proofmap.explainers.samples.clamped_inputs import ClampedInputs
 
 __all__ = [
     "BASELINES",

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import logging
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from abc import abstractmethod
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from functools import wraps
 from html import escape
 from inspect import get_annotations
-from typing import Any, ClassVar, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from proofmap.bounds import Method
 from proofmap.errors import InputError, OutsideDomainError
+from proofmap.explainers.attribution.captum_call import CaptumCall
 from proofmap.explainers.batching import Measured, Task, ball_of_samples, concatenate
 from proofmap.explainers.explained_ball import default_ball_with_warning
 from proofmap.explainers.explanation import Explanation, Guarantee, spread
@@ -57,19 +57,6 @@ _NOT_IN_SETTINGS = ("model", "seed", *COSTS)  # recorded elsewhere in an explana
 MAX_RECORDED_ENTRIES = 1000  # a record holds the hash of a tensor with more entries
 _RADIUS_WORK_SHARE = 0.5  # share of the progress bar for the search of the radius "auto": an estimate
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-def wrapped_once_more(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Wrap the method once more, because Captum's NoiseTunnel calls `attribute.__wrapped__`."""
-
-    @wraps(method)
-    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return method(*args, **kwargs)
-
-    return call
-
 
 def check_model(model: object) -> None:
     """Raise InputError for an object that is not a model."""
@@ -81,7 +68,7 @@ def check_model(model: object) -> None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explainer(ABC):
+class Explainer(CaptumCall):
     """Explains decisions of one model over one kind of ball.
 
     ball: its eps may be "auto": the largest proven radius of each sample. Without a ball, "auto" is used with the range
@@ -189,51 +176,14 @@ class Explainer(ABC):
         """
         return self._explain(x, target, self.groups, show=self.progress)
 
-    @overload
-    def attribute(
-        self,
-        inputs: Samples,
-        target: Target | list[int] = None,
-        feature_mask: Samples | tuple[Samples | None, ...] | None = None,
-        perturbations_per_eval: int | None = None,
-        show_progress: bool = False,
-    ) -> Tensor: ...
-
-    @overload
-    def attribute(
-        self,
-        inputs: tuple[Samples, ...],
-        target: Target | list[int] = None,
-        feature_mask: Samples | tuple[Samples | None, ...] | None = None,
-        perturbations_per_eval: int | None = None,
-        show_progress: bool = False,
-    ) -> tuple[Tensor, ...]: ...
-
-    @wrapped_once_more
-    def attribute(
+    def _attributions(
         self,
         inputs: Samples | tuple[Samples, ...],
-        target: Target | list[int] = None,
-        feature_mask: Samples | tuple[Samples | None, ...] | None = None,
-        perturbations_per_eval: int | None = None,
-        show_progress: bool = False,
+        target: Target | list[int],
+        feature_mask: Samples | tuple[Samples | None, ...] | None,
+        perturbations_per_eval: int | None,
+        show_progress: bool,
     ) -> Tensor | tuple[Tensor, ...]:
-        """Captum's call: the attributions of `explain`, shaped like the inputs; a tuple of one gives a tuple of one.
-
-        NoiseTunnel and sensitivity_max add noise to the inputs, which leaves a domain such as (0, 1). An input outside
-        the domain raises InputError; it is not clamped silently. For these methods, wrap the explainer in
-        `pm.explainers.ClampedInputs`.
-
-        Args:
-            inputs: Samples (N, *shape), or a tuple with one tensor for each argument of the model.
-            target: A class, or one per sample.
-            feature_mask: Groups in place of the explainer's own, (1, *shape) for all samples or (N, *shape).
-            perturbations_per_eval: The number of samples per pass.
-            show_progress: Show a progress bar.
-
-        Returns:
-            The attributions.
-        """
         if isinstance(inputs, tuple) and len(inputs) == 1:
             return (self.attribute(inputs[0], target, feature_mask, perturbations_per_eval, show_progress),)
         if target is None and self.signed:
@@ -264,15 +214,6 @@ class Explainer(ABC):
     def forward_func(self) -> Network:
         """The model, under the name that Captum's methods expect."""
         return self.model
-
-    @property
-    def multiplies_by_inputs(self) -> bool:
-        """False: attributions are not multiplied by the inputs. Captum reads this property."""
-        return False
-
-    def has_convergence_delta(self) -> bool:
-        """Return False: attributions need not sum to a fixed value. Captum calls this method."""
-        return False
 
     def _explain(
         self, x: Inputs, target: Target | list[int], groups: GroupsOfInputs, show: bool, batch: int | None = None

@@ -14,8 +14,15 @@ from torch import Tensor
 
 from proofmap.errors import FileError, InputError, ProofmapError, first_line
 from proofmap.explainers.batching import ball_of_samples
-from proofmap.explainers.consistency import BOUNDS, CONTRAST, LOWER, REASON, SEARCHED, check_explanation, json_copy
-from proofmap.explainers.explanation_file import check_names, read, write
+from proofmap.explainers.consistency import check_explanation, json_copy
+from proofmap.explainers.explanation_file import (
+    MISFITS,
+    STORED_TENSORS,
+    overlap_tensors,
+    read_parts,
+    stored_tensors,
+    write_explanation,
+)
 from proofmap.explainers.origin import Origin
 from proofmap.explainers.proven_scores import ProvenScores, tied
 from proofmap.explainers.samples.sample_choice import SampleChoice, chosen, chosen_samples
@@ -44,11 +51,6 @@ if TYPE_CHECKING:
     from proofmap.proof.make_certificate import ModelFile
 
 __all__ = ["Explanation", "Guarantee", "format_overlap", "spread"]
-
-_MISFITS = (ProofmapError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-_STORED_TENSORS = ("x", "scores", "mask", "target", "predicted")  # attributions follow from scores and mask
-_ERRORS = "errors"  # stored if the scores have standard errors
-_METADATA = ("signed", "guarantee", "method", "settings", "seed", "versions", "model_hash", "input_hash", "seconds")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -120,10 +122,10 @@ class Explanation:
         if not len(self.x[which]):
             raise InputError(f"got an index that chooses none of {len(self)} samples, expected at least one sample")
         shared = ("mask",) if len(self.mask) == 1 else ()  # one for all samples
-        part: dict[str, Any] = {name: getattr(self, name)[which] for name in _STORED_TENSORS if name not in shared}
+        part: dict[str, Any] = {name: getattr(self, name)[which] for name in STORED_TENSORS if name not in shared}
         part |= {name: _sliced(side, which) for name, side in self._sides.items()}
         if self.errors is not None:
-            part[_ERRORS] = self.errors[which]
+            part["errors"] = self.errors[which]
         if self.reason is not None:
             part["reason"] = self.reason.pick(torch.arange(len(self))[which])
         if self.contrast is not None:
@@ -155,13 +157,7 @@ class Explanation:
     @property
     def _tensors(self) -> dict[str, Tensor]:
         """The tensors of a file, by name."""
-        sides = self._sides.items()
-        bounds = {f"{side}.{name}": tensor for side, overlap in sides for name, tensor in _tensors(overlap).items()}
-        errors = {} if self.errors is None else {_ERRORS: self.errors}
-        reason = {} if self.reason is None else {f"{REASON}{name}": one for name, one in self.reason.tensors.items()}
-        sets = {} if self.contrast is None else self.contrast.tensors
-        contrast = {f"{CONTRAST}{name}": one for name, one in sets.items()}
-        return {name: getattr(self, name) for name in _STORED_TENSORS} | errors | bounds | reason | contrast
+        return stored_tensors(self)
 
     @property
     def inputs(self) -> tuple[Explanation, ...]:
@@ -278,43 +274,15 @@ class Explanation:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the explanation to a file. The file is written completely or not at all."""
-        certified = {side: bounds.certified for side, bounds in self._sides.items()}
-        words = {name: getattr(self, name) for name in _METADATA}
-        origin = None if self.origin is None else self.origin.json()
-        smooth = {"smooth": True} if self.smooth else {}
-        write(Path(path), self._tensors, words | {"certified": certified, "origin": origin} | smooth)
+        write_explanation(self, Path(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Explanation:
         """Read a file that `save` wrote. Any other content raises FileError with the reason."""
-        tensors, words, version = read(Path(path))
-        words.setdefault("smooth", False)
-        check_names(path, "entries", words, {*_METADATA, "smooth", "certified", "origin"})
-        certified, origin = words.pop("certified"), words.pop("origin")
-        if certified.keys() not in ({"overlap"}, {"overlap", "opposite"}):
-            raise FileError(f"{path} is no explanation: it has the overlaps {sorted(certified)}")
-        lower = LOWER if version >= 3 else ()
-        more = {s: [name for name in SEARCHED if lower and f"{s}.{name}" in tensors] for s in certified}
-        names = {s: [*BOUNDS, *lower, *more[s]] for s in certified}
-        sets = _with_prefix(tensors, REASON)
-        moved = _with_prefix(tensors, CONTRAST)
-        stored = {*_STORED_TENSORS, *({_ERRORS} & tensors.keys())}
-        check_names(path, "tensors", tensors, {*stored, *(f"{side}.{name}" for side in names for name in names[side])})
+        parts = read_parts(Path(path))
         try:
-            settings = words["settings"]
-            rigorous = isinstance(settings, dict) and bool(settings.get("rigorous"))
-            sides = {
-                side: Overlap(
-                    **{name: tensors.pop(f"{side}.{name}") for name in names[side]}, certified=holds, rigorous=rigorous
-                )
-                for side, holds in certified.items()
-            }
-            parts: dict[str, Any] = {**words, **tensors, **sides}
-            parts["reason"] = Reason(**sets) if sets else None
-            parts["contrast"] = Contrast(**moved) if moved else None
-            parts["origin"] = None if origin is None else Origin.read(origin)
-            return cls(**parts, attributions=spread(tensors["scores"], tensors["mask"], words["smooth"]))
-        except _MISFITS as error:
+            return cls(**parts)
+        except MISFITS as error:
             raise FileError(f"{path} holds parts that do not fit together: {first_line(error)}") from error
 
     def to_frame(self, columns: Sequence[str] | None = None) -> DataFrame:
@@ -480,16 +448,6 @@ class Explanation:
         return picture_html(self._png, [repr(self)])
 
 
-def _tensors(bounds: Overlap) -> dict[str, Tensor]:
-    named = {name: getattr(bounds, name) for name in (*BOUNDS, *LOWER, *SEARCHED)}
-    return {name: tensor for name, tensor in named.items() if tensor is not None}
-
-
-def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Take the tensors with a prefix away, by their names without it."""
-    return {name.removeprefix(prefix): tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
-
-
 def _sliced(bounds: Overlap, which: slice | Tensor) -> Overlap:
-    parts: dict[str, Any] = {name: tensor[which] for name, tensor in _tensors(bounds).items()}
+    parts: dict[str, Any] = {name: tensor[which] for name, tensor in overlap_tensors(bounds).items()}
     return replace(bounds, **parts)

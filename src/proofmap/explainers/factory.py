@@ -6,7 +6,7 @@ from inspect import signature
 from typing import Any, TypeAlias
 
 from proofmap.errors import InputError
-from proofmap.explainers.attributor import Attributor
+from proofmap.explainers.attribution.attributor import Attributor
 from proofmap.explainers.baselines.baseline import Baseline
 from proofmap.explainers.explainer import COSTS, Explainer
 from proofmap.graph import Network

@@ -16,7 +16,7 @@ from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.ir import Graph
 from proofmap.graph.torch.module_call import ModuleCall, called_by
 from proofmap.inputs import groups as grouping
-from proofmap.inputs.array_types import is_frame, to_tensor
+from proofmap.inputs.array_types import Inputs, is_frame, to_tensor
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.several_inputs import (
     CONSTANT,
@@ -24,6 +24,7 @@ from proofmap.inputs.several_inputs import (
     MOVES,
     InputPart,
     inputs_at,
+    is_several,
     join_balls,
     join_domains,
     join_groups,
@@ -211,6 +212,19 @@ def _check_parts(graph: Graph, parts: Sequence[InputPart]) -> None:
                 f"got other integers for the input {known.name!r} than the graph was traced with, which are its "
                 "constants: give the module instead of the graph, or trace it again"
             )
+
+
+def in_unit_ball(
+    model: nn.Module | Graph, x: Inputs, norm: float, domain: Any
+) -> tuple[nn.Module | Graph, Inputs, Ball, tuple[InputPart, ...]]:
+    """Return the model, x and the ball of radius 1 for one input, or for several, which are joined.
+
+    The last value lists several inputs; it is empty for one.
+    """
+    if not is_several(x):
+        return model, x, Ball(1.0, norm, domain), ()
+    joined = join_inputs(model, x)
+    return joined.model, joined.x, joined.unit_ball(norm, domain), () if joined.is_one else joined.parts
 
 
 def of_one_input(ball: Any, groups: Any) -> tuple[Ball, grouping.Groups]:

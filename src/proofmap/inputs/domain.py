@@ -80,7 +80,7 @@ class Domain(tuple[Tensor, Tensor]):
             whole = {_column_number(column, names) for column in integers}
             broken = [names[k] for k in sorted(whole) if not bool((values[:, k] % 1 == 0).all())]
             if broken:
-                raise InputError(f"Domain got the column {broken[0]!r} as whole numbers, and it holds broken ones")
+                raise InputError(f"Domain got the column {broken[0]!r} as whole numbers, but it contains fractions")
         least, most = _column_ranges(values, quantiles)
         for k in range(values.shape[1]):
             if k in inside:

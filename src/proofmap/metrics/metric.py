@@ -194,6 +194,25 @@ class Metric(ABC, Generic[_Judged_contra]):
         return Case(graph, x, logits, target_of(aim, logits), judged, rows)
 
 
+class BallMetric(Metric[_Judged_contra]):
+    """Base class of metrics about one ball, whose radius has no default."""
+
+    needs_radius: ClassVar[bool] = True
+
+    ball: Ball
+
+    @classmethod
+    def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
+        """Return the metric for the ball."""
+        if isinstance(ball.eps, str):
+            radius_of(cls, ball)  # refuses the radius "auto"
+        settings: dict[str, Any] = {"ball": ball}
+        return cls(**settings)
+
+    def _check(self, x: Tensor) -> None:
+        self.ball.at(x)
+
+
 def _of_joined(joined: JoinedInputs, kind: Subject, subject: Any) -> Any:
     """Return what is evaluated, as one of the joined vectors of several inputs."""
     if kind == "attributions":
@@ -214,8 +233,8 @@ def radius_of(metric: type[Metric[Any]], ball: Ball) -> float:
     """Return the radius of a ball; refuse radii that are not a number."""
     if not isinstance(ball.eps, int | float):
         raise InputError(
-            f"got the metric {metric.name!r} with eps={ball.eps!r:.60}, expected a number: it is measured within a "
-            "radius",
+            f"got the metric {metric.name!r} with eps={ball.eps!r:.60}, expected a number: it measures changes within "
+            "this radius",
             arguments=("eps=0.02",),
         )
     return ball.eps

@@ -14,13 +14,13 @@ from proofmap.explainers.upsampling import group_means
 from proofmap.inputs.array_types import Samples
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups, pixels
-from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, radius_of, table
+from proofmap.metrics.metric import BallMetric, ByPreset, Case, Presets, table
 from proofmap.metrics.validation import check_groups
 from proofmap.settings import count, number
 
 
 @dataclass(frozen=True, eq=False)
-class SufficientSize(Metric[Samples]):
+class SufficientSize(BallMetric[Samples]):
     """The number of groups that have to keep their values if groups with small scores are freed first; lower is better.
 
     A group is freed if it is proven that the class then still holds on the whole ball (`pm.Sufficient`). The score of a
@@ -40,7 +40,6 @@ class SufficientSize(Metric[Samples]):
     name: ClassVar[str] = "sufficient-size"
     label: ClassVar[str] = "Sufficient size"
     higher_is_better: ClassVar[bool] = False
-    needs_radius: ClassVar[bool] = True
     presets: ClassVar[Presets] = table("groups", paper=(pixels(),))
 
     ball: Ball
@@ -55,16 +54,6 @@ class SufficientSize(Metric[Samples]):
         super().__post_init__()
         if not isinstance(self.ball, Ball) or isinstance(self.ball.eps, str):
             raise InputError(f"SufficientSize got ball={self.ball!r}, expected a pm.Ball with a number, such as 0.02")
-
-    @classmethod
-    def for_ball(cls, ball: Ball, values: tuple[float, float]) -> SufficientSize:
-        """Return the metric for the ball."""
-        if isinstance(ball.eps, str):
-            radius_of(cls, ball)  # refuses the radius "auto"
-        return cls(ball)
-
-    def _check(self, x: Tensor) -> None:
-        self.ball.at(x)
 
     def _values(self, case: Case) -> Tensor:
         order = group_means(case.subject, self.groups)

@@ -15,7 +15,7 @@ from proofmap.graph import Network
 from proofmap.graph.classes import margins
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
-from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
+from proofmap.metrics.metric import BallMetric, ByPreset, Case, Presets, Subject, table
 from proofmap.settings import check_choice, count
 from proofmap.verify.overlap import Overlap
 
@@ -25,7 +25,7 @@ _EQUALITY_TOLERANCE = 1e-3  # absolute and relative difference of values that co
 
 
 @dataclass(frozen=True, eq=False)
-class Tightness(Metric[Overlap]):
+class Tightness(BallMetric[Overlap]):
     """The certified upper bound of AO(B), or its difference to the value that an attack reaches; lower is better.
 
         paper  upper(AO(B)); Table 2 of the paper reports its mean over samples
@@ -47,7 +47,6 @@ class Tightness(Metric[Overlap]):
     label: ClassVar[str] = "Tightness"
     higher_is_better: ClassVar[bool] = False
     subject: ClassVar[Subject] = "overlap"
-    needs_radius: ClassVar[bool] = True
     presets: ClassVar[Presets] = table("above", paper=("zero",), gap=("attack",))
 
     ball: Ball
@@ -62,16 +61,6 @@ class Tightness(Metric[Overlap]):
         super().__post_init__()
         if not isinstance(self.ball, Ball):
             raise InputError(f"Tightness got ball={self.ball!r}, expected the pm.Ball of the evaluated overlaps")
-
-    @classmethod
-    def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Tightness:
-        """Return the metric for the ball."""
-        if isinstance(ball.eps, str):
-            radius_of(cls, ball)  # refuses the radius "auto"
-        return cls(ball)
-
-    def _check(self, x: Tensor) -> None:
-        self.ball.at(x)
 
     def _values(self, case: Case) -> Tensor:
         """Return the bound, or its gap to the attack: (N,)."""

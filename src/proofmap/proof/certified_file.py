@@ -101,4 +101,4 @@ def refusing() -> Iterator[None]:
     try:
         yield
     except check.Rejected as error:
-        raise BoundError(f"a certificate cannot speak of this network or ball: {error}") from error
+        raise BoundError(f"no certificate can be about this network or ball: {error}") from error

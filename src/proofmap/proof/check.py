@@ -63,6 +63,7 @@ Interval = tuple[Array, Array, Array]  # lower ends, upper ends, and radii of ro
 UNIT = 2.0**-24  # one float32 operation errs by at most this share of its result
 FLUSHED = 2.0**-100  # covers 2^26 results below 2^-126 that count as 0
 CURVED = 2.0**-20  # a float32 value of sigmoid or tanh errs by at most this: 16 units of 1
+PRICE_STEPS = 24  # halvings of a price: more change a bound by less than 2^-24 of itself
 OWN = 2.0**-48  # constants computed here in float64 err by at most this share
 PAIRS = 16  # entries of which a maximum is taken two by two; of more, there would be too many units
 LARGEST = 2.0**100  # larger numbers may overflow in float32
@@ -1180,17 +1181,43 @@ class Question(SimpleNamespace):
         """The largest <A, δ> over B and every B_u, rounded up: (1 + G, R).
 
         Over a box it is the sum of max(A_i lower_i, A_i upper_i). For p = 1 and 2 it is also at most eps times the dual
-        norm of A over the variables that can move in the direction of A. The smaller one counts.
+        norm of A over the variables that can move in the direction of A, and at most the number of `_priced`. The
+        smallest one counts.
         """
         a, lower, upper = forms.a, self.lower[forms.at, None], self.upper[forms.at, None]
         members, eps = self.members[:, forms.at], np.nextafter(float(self.eps), np.inf)
         best = sum_rounded_up(members @ np.maximum(a * lower, a * upper))
-        moving = np.abs(a) * (np.where(a > 0, upper, lower) != 0)
+        cap = np.where(a > 0, upper, -lower)
+        moving = np.abs(a) * (cap != 0)
         if self.norm == "2":
             best = np.minimum(best, sum_rounded_up(np.sqrt(sum_rounded_up(members @ moving**2)) * eps))
         elif self.norm == "1":
             best = np.minimum(best, sum_rounded_up(np.stack([(moving.T * m).max(1, initial=0) for m in members]) * eps))
+        if self.norm != "inf" and ((cap > 0) & (cap < eps)).any():  # otherwise the box or the ball alone decides
+            best = np.minimum(best, self._priced(moving, cap, members, eps))
         return best
+
+    def _priced(self, size: Array, cap: Array, members: Array, eps: Any) -> Array:
+        """The largest Σ size_i t_i where 0 <= t_i <= cap_i and Σ t_i^p <= eps^p, rounded up: (1 + G, R).
+
+        For every price q >= 0 it is at most q eps^p + Σ max over 0 <= t <= cap_i of size_i t - q t^p. Any q is sound,
+        so that bisection may end early: the best price for B is the smallest whose maximisers t fit into the ball. For
+        p = 2 an error of t by a share s lowers the maximum by the share s² only, far less than what rounding up adds.
+        """
+        p, least = int(self.norm), 2.0**-500
+
+        def maximiser(price: Array) -> Array:
+            return np.where(size > price, cap, 0.0) if p == 1 else np.minimum(cap, size / (2 * price))
+
+        with np.errstate(over="ignore"):  # a bound that overflows is not the smallest one
+            most = size.max(0, initial=0) if p == 1 else np.sqrt((size**2).sum(0)) / (2 * max(eps, least))
+            low, price = np.zeros_like(most), np.clip(most, least, 2.0**500)
+            for _ in range(PRICE_STEPS):
+                middle = np.maximum((low + price) / 2, least)
+                fits = (maximiser(middle) ** p).sum(0) <= eps**p
+                low, price = np.where(fits, low, middle), np.where(fits, middle, price)
+            t = maximiser(price)
+            return sum_rounded_up(members @ (t * (size - price * t ** (p - 1))) + price * eps * eps ** (p - 1))
 
     def hold(self, points: Array) -> None:
         """Require that points (1 + G, *shape) lie in B and every B_u."""

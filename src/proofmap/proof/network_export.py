@@ -51,7 +51,7 @@ def check_covered(graph: Graph) -> None:
         if why is not None:
             raise InputError(
                 f"got {why} (node {node.name!r}), expected a network of dense layers, convolutions of maps, ReLUs, "
-                "sigmoids, tanh, sums and pools: certificates cover no other; its bounds stand without one"
+                "sigmoids, tanh, sums and pools: certificates cover only these; the bounds hold without one"
             )
 
 

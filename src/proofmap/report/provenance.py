@@ -1,4 +1,4 @@
-"""The provenance panel of the report: settings, versions, dates, and digests with a note on what each covers."""
+"""The data of the provenance panel: settings, versions, dates, and digests with a note on what each covers."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence

@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from weakref import ref
 
 import torch
 from torch import Tensor
@@ -36,132 +35,38 @@ from proofmap.graph.ops import ROUNDED
 from proofmap.graph.receptive_fields import Shapes
 from proofmap.inputs.window_forms import WindowForms
 from proofmap.rounding.exact_arithmetic import ExactArithmetic
-from proofmap.rounding.float32_sums import (
-    FLOAT32_UNIT,
-    UNDERFLOW,
-    constants_of,
-    gamma,
-    gammas,
-    linear_float32_error,
-    unit_roundoff,
-)
+from proofmap.rounding.float32_sums import FLOAT32_UNIT, UNDERFLOW, gamma
 from proofmap.rounding.magnitudes import COPIES, MAGNITUDES, Magnitudes, magnitude, product_counts
+from proofmap.rounding.node_errors import LINE_ERRORS, VALUE_ERRORS, NodeErrors
 from proofmap.rounding.norm_errors import value_error
 from proofmap.rules import RULES, Form, Interval, Linear
 from proofmap.rules.rule import AnyForm, Pullable, differentiated
 from proofmap.rules.scalar_lines import Lines, at_rows
-from proofmap.runtime.block_sums import additions_per_product, dot
+from proofmap.runtime.block_sums import dot
 
 if TYPE_CHECKING:
     from proofmap.bounds.state import BoundState
 
-_VALUE_ERRORS = 4  # rounding errors of a value beside its products: bias, a weight that was cast, one more operation
-_LINE_ERRORS = 32  # rounding errors of a line's slope and bias, and of the products with them
 _INPUT_ERRORS = 16  # rounding errors of a ball's endpoints, and of the sums over the ball
-_RANGE_SHARE = 2.0**-6  # share of a type's range: sums of larger numbers may overflow
 _FLOAT64_MIN_PRODUCTS = 256  # with more products per coefficient than this, dense forms pass a convolution in float64
 _FLOAT64_CHANNEL_RATIO = 8  # output channels per input channel from which on window forms pass it in float64 too
 
 
 class RoundingErrors(ExactArithmetic):
-    """Rounding error tensors T of all nodes, for the bounds of some cases.
+    """Rounding errors of rows, lines, intervals and affine forms, for the bounds of some cases.
 
-    The members of a ball reuse the tensors of the whole ball (`of`, `case`), which are valid for every subset of it.
+    `NodeErrors` has the tensors T of the nodes. The members of a ball reuse those of the whole ball (`of`, `case`).
     """
 
     def __init__(self, state: BoundState, of: RoundingErrors | None = None, case: Tensor | None = None) -> None:
-        self._bounds, self._of, self._case = ref(state), of, case  # weak: the bounds own this object
-        self._keep_alive = None if of is None else of._state  # keeps the ball's bounds alive
-        dtype = state.balls.x.dtype
-        self.unit: float = unit_roundoff(dtype)
-        self._tiny, self._overflow_limit = torch.finfo(dtype).tiny, torch.finfo(dtype).max * _RANGE_SHARE
-        self._radii: dict[tuple[str, int], tuple[Tensor | None, Tensor]] = {}
-        self._float32_errors: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
+        self._nodes: NodeErrors = NodeErrors(state, None if of is None else of._nodes, case)
         self._moved_lines: dict[tuple[str, int], tuple[Lines, Lines]] = {}
-        self._interval_errors: dict[str, Tensor] = {}
-        self._counterpart_errors: dict[str, Tensor] = {}
         self._float64_nodes: dict[str, Node] = {}
         self._readers = Counter(name for node in state.graph.nodes for name in node.inputs)
         self._readers[state.graph.output] += 1
-        # offsets and errors that are added up on the way to the input
-        self._offset_additions = 2 * len(state.graph.nodes) + 8
 
     def for_members(self, state: BoundState, case: Tensor) -> RoundingErrors:
         return RoundingErrors(state, self, case)
-
-    @property
-    def _state(self) -> BoundState:
-        state = self._bounds()
-        assert state is not None
-        return state
-
-    def node_error(self, node: Node, products: int) -> tuple[Tensor | None, Tensor]:
-        """Return T, (C, *shape), the error per unit of a row's coefficient (None: no error), and (C,) the error of
-        every row.
-
-        products: the number of products that are added up to one coefficient behind a linear operation.
-        """
-        key = node.name, products
-        if key not in self._radii:
-            if self._of is not None:
-                radius, every = self._of.node_error(node, products)
-                self._radii[key] = radius if radius is None else radius[self._case], every[self._case]
-            else:
-                self._radii[key] = self._compute_node_error(node, products)
-        return self._radii[key]
-
-    def _compute_node_error(self, node: Node, products: int) -> tuple[Tensor | None, Tensor]:
-        inputs = [self._state.interval(name) for name in node.inputs]
-        sums = sum((magnitude(x).flatten(1).sum(1) for x in inputs), torch.zeros_like(inputs[0].lower.flatten(1)[:, 0]))
-        every = 16 * self._tiny * (node.size + 1) * (1 + sums)
-        if isinstance(RULES[node.op], Linear):
-            radius = self._linear_error(node, products)
-            if radius is not None and ROUNDED in node.attributes:
-                radius = radius + self._counterparts_error(node)
-        else:
-            sizes: Magnitudes = MAGNITUDES[node.op](node, *inputs)
-            count = _LINE_ERRORS + self._offset_additions + sizes.terms
-            radius = gamma(count, self.unit) * sizes.slopes
-            radius = radius + gamma(self._additions(node.size) + count, self.unit) * sizes.biases
-            radius = radius + value_error(self._state.graph, node, sizes, self._state.interval)
-            if ROUNDED in node.attributes:
-                radius = radius + self._counterparts_error(node)
-            return self._round_up(radius, self._additions(node.size) + sizes.terms), every
-        return radius if radius is None else self._round_up(radius, self._additions(node.size)), every
-
-    def _linear_error(self, node: Node, products: int) -> Tensor | None:
-        """Return R + γ_p |L| m + γ_q |b|; None if the operation only copies entries."""
-        rule = RULES[node.op]
-        assert isinstance(rule, Linear)
-        value_error, size, _ = self._float32_error(node)
-        if node.op in COPIES:
-            once = rule.moves(node) or node.op == "concat"
-            return None if once else gamma(products + _VALUE_ERRORS, self.unit) * size
-        radius = value_error + gamma(products + 4 * _VALUE_ERRORS, self.unit) * size
-        constants = constants_of(node)
-        if constants is None:
-            return radius
-        return (
-            radius
-            + gamma(self._additions(node.size) + 4 * _VALUE_ERRORS + self._offset_additions, self.unit)
-            * constants.abs()
-        )
-
-    def _float32_error(self, node: Node) -> tuple[Tensor, Tensor, Tensor]:
-        """Return R and |L| m of a linear operation, (C, *shape) each, and the largest number of products it adds up,
-        (C,).
-        """
-        if node.name not in self._float32_errors:
-            if self._of is not None:
-                value_error, size, count = self._of._float32_error(node)
-                self._float32_errors[node.name] = value_error[self._case], size[self._case], count[self._case]
-            else:
-                inputs = [self._state.interval(name) for name in node.inputs]
-                signed = not self._state.arithmetic  # interval arithmetic is much looser than this refinement
-                self._float32_errors[node.name] = linear_float32_error(
-                    node, inputs, self._round_up, self.unit, signed=signed
-                )
-        return self._float32_errors[node.name]
 
     def _product_count(self, node: Node, form: Form) -> int:
         """Return how many products are added up to one coefficient behind the node, in the type of the bounds.
@@ -170,7 +75,7 @@ class RoundingErrors(ExactArithmetic):
         """
         if not isinstance(RULES[node.op], Linear) or self._in_double(node, form):
             return 0
-        _, readers = product_counts(node, self._shapes(node))
+        _, readers = product_counts(node, self._nodes.shapes(node))
         return readers
 
     def _in_double(self, node: Node, form: Form) -> bool:
@@ -181,8 +86,8 @@ class RoundingErrors(ExactArithmetic):
         """
         if (
             node.op != "conv"
-            or self.unit != FLOAT32_UNIT
-            or product_counts(node, self._shapes(node))[1] <= _FLOAT64_MIN_PRODUCTS
+            or self._nodes.unit != FLOAT32_UNIT
+            or product_counts(node, self._nodes.shapes(node))[1] <= _FLOAT64_MIN_PRODUCTS
         ):
             return False
         assert node.weight is not None
@@ -199,15 +104,6 @@ class RoundingErrors(ExactArithmetic):
             node = self._float64_nodes[node.name]
         return super().pull(node, shapes, form)
 
-    def _shapes(self, node: Node) -> Shapes:
-        return tuple(self._state.graph[name].shape for name in node.inputs)
-
-    def _additions(self, count: int) -> int:
-        """Return how many additions a product passes in a sum of `count` products: block sums in float32, else any
-        order.
-        """
-        return additions_per_product(count) if self.unit == FLOAT32_UNIT else count
-
     def move_outward(self, node: Node, relaxation: Pullable, form: Form) -> tuple[Pullable, dict[str, int]]:
         """Move relaxation lines outward by the errors of the rows that pass them.
 
@@ -218,65 +114,33 @@ class RoundingErrors(ExactArithmetic):
         if not isinstance(relaxation, Lines):
             return relaxation, {}
         (name,) = node.inputs
-        before = self._state.graph[name]
+        before = self._nodes.state.graph[name]
         alone = self._readers[name] == 1 and isinstance(RULES.get(before.op), Linear)
         products = self._product_count(before, form) if alone else -1
         key = node.name, products
         if key not in self._moved_lines or self._moved_lines[key][0] is not relaxation:
-            passed = self.node_error(before, products)[0] if alone else None
+            passed = self._nodes.node_error(before, products)[0] if alone else None
             self._moved_lines[key] = relaxation, self._move_lines(node, relaxation, passed)
         return self._moved_lines[key][1], {node.name: 0, name: products}
 
     def _move_lines(self, node: Node, lines: Lines, passed: Tensor | None) -> Lines:
-        radius, _ = self.node_error(node, 0)
+        radius, _ = self._nodes.node_error(node, 0)
         assert radius is not None
         above = below = radius
         if passed is not None:
             slopes = lines.upper_slope.abs(), lines.lower_slope.abs()
-            more = 1 + 2 * gamma(2 * _VALUE_ERRORS + self._offset_additions, self.unit)
+            more = 1 + 2 * self._nodes.gamma(2 * VALUE_ERRORS)
             above, below = (torch.addcmul(radius, slope, passed).mul_(more) for slope in slopes)
         lower = -below if lines.lower_bias is None else lines.lower_bias - below
         return Lines(lines.lower_slope, lower, lines.upper_slope, lines.upper_bias + above)
-
-    def _round_up(self, value: Tensor, count: int) -> Tensor:
-        """Return an upper bound of the exact sum, given a computed sum of `count` nonnegative numbers.
-
-        The bound is infinite where later sums of such numbers may overflow.
-        """
-        value = value * (1 + 2 * gamma(count + _VALUE_ERRORS + self._offset_additions, self.unit))
-        return torch.where(value <= self._overflow_limit, value, torch.inf)
-
-    def _counterparts_error(self, node: Node) -> Tensor:
-        """Return the sum R_a + R_b (C, *shape) of the errors of both nodes whose difference a node is.
-
-        The values that float32 computes for both nodes differ by η_b - η_a more than the node's operation says.
-        """
-        if self._of is not None:
-            return self._of._counterparts_error(node)[self._case]
-        if node.name not in self._counterpart_errors:
-            total = torch.zeros((), dtype=self._state.balls.x.dtype, device=self._state.balls.x.device)
-            for name in node.attributes[ROUNDED]:
-                part = self._state.graph[name]
-                if not part.inputs or part.op in COPIES:
-                    continue
-                if isinstance(RULES[part.op], Linear):
-                    total = total + self._float32_error(part)[0]
-                else:
-                    inputs = [self._state.interval(before) for before in part.inputs]
-                    sizes: Magnitudes = MAGNITUDES[part.op](part, *inputs)
-                    total = total + value_error(self._state.graph, part, sizes, self._state.interval)
-            lower = self._state.interval(node.inputs[0]).lower
-            whole = total.expand(len(lower), *node.shape) if total.ndim == 0 else total
-            self._counterpart_errors[node.name] = self._round_up(whole, 2)
-        return self._counterpart_errors[node.name]
 
     def interval_arithmetic(self, node: Node, inputs: list[Interval]) -> Interval:
         """Return the node's interval by interval arithmetic, widened by all rounding errors."""
         found = self._own_interval(node, inputs)
         if ROUNDED not in node.attributes:
             return found
-        room = self._counterparts_error(node) + gamma(_VALUE_ERRORS, self.unit) * magnitude(found)
-        room = self._round_up(room, 2)
+        room = self._nodes.counterparts_error(node) + gamma(VALUE_ERRORS, self._nodes.unit) * magnitude(found)
+        room = self._nodes.round_up(room, 2)
         return Interval(found.lower - room, found.upper + room)
 
     def _own_interval(self, node: Node, inputs: list[Interval]) -> Interval:
@@ -290,33 +154,16 @@ class RoundingErrors(ExactArithmetic):
         if isinstance(RULES[node.op], Linear):
             if len(inputs) == 2 and node.op == "add":
                 return self._add_intervals(*inputs)
-            radius = self._interval_error(node)
+            radius = self._nodes.interval_error(node)
             return Interval(value.lower - radius, value.upper + radius)
         sizes: Magnitudes = MAGNITUDES[node.op](node, *inputs)
         if sizes.endpoint is None:
             return value
-        radius = gamma(_LINE_ERRORS + sizes.terms, self.unit) * sizes.endpoint
-        radius = radius + value_error(self._state.graph, node, sizes, self._state.interval)
-        radius = self._round_up(radius, 1 + sizes.terms)
+        radius = gamma(LINE_ERRORS + sizes.terms, self._nodes.unit) * sizes.endpoint
+        radius = radius + value_error(self._nodes.state.graph, node, sizes, self._nodes.state.interval)
+        radius = self._nodes.round_up(radius, 1 + sizes.terms)
         lower, upper = (value.lower - radius).clamp(min=sizes.least), (value.upper + radius).clamp(max=sizes.most)
         return Interval(lower, upper)
-
-    def _interval_error(self, node: Node) -> Tensor:
-        """Return the error (C, *shape) of interval arithmetic behind a linear operation.
-
-        The ball's error also holds for its members, because their intervals are subsets of the ball's.
-        """
-        if self._of is not None:
-            return self._of._interval_error(node)[self._case]
-        if node.name not in self._interval_errors:
-            value_error, size, read = self._float32_error(node)
-            constants = constants_of(node)
-            if constants is not None:
-                size = size + constants.abs()
-            part = gammas(read + 4 * _VALUE_ERRORS + self._offset_additions, self.unit).view(-1, *[1] * len(node.shape))
-            radius = self._round_up(value_error + part * size, _VALUE_ERRORS)
-            self._interval_errors[node.name] = radius
-        return self._interval_errors[node.name]
 
     def _add_intervals(self, one: Interval, other: Interval) -> Interval:
         """Add two intervals. A rounded sum of two numbers has the sign of the exact sum, and a relative error."""
@@ -324,9 +171,9 @@ class RoundingErrors(ExactArithmetic):
         for sign, a, b in ((-1, one.lower, other.lower), (1, one.upper, other.upper)):
             end = a + b
             radius = (
-                gamma(_VALUE_ERRORS, FLOAT32_UNIT) + gamma(_VALUE_ERRORS, self.unit)
+                gamma(VALUE_ERRORS, FLOAT32_UNIT) + gamma(VALUE_ERRORS, self._nodes.unit)
             ) * end.abs() + 2 * UNDERFLOW * (end != 0)
-            ends.append(end + sign * self._round_up(radius, _VALUE_ERRORS))
+            ends.append(end + sign * self._nodes.round_up(radius, VALUE_ERRORS))
         return Interval(*ends)
 
     def forward_error(self, node: Node, sizes: list[Tensor]) -> Tensor:
@@ -337,37 +184,38 @@ class RoundingErrors(ExactArithmetic):
         """
         rule = RULES[node.op]
         if isinstance(rule, Linear):
-            read, _ = product_counts(node, self._shapes(node))
-            size = self._round_up(rule.magnitude(node, *sizes), read)
-        elif isinstance(lines := self._state.relaxations[node.name], Lines):
+            read, _ = product_counts(node, self._nodes.shapes(node))
+            size = self._nodes.round_up(rule.magnitude(node, *sizes), read)
+        elif isinstance(lines := self._nodes.state.relaxations[node.name], Lines):
             below = 0.0 if lines.lower_bias is None else lines.lower_bias.abs()
             slope = torch.maximum(lines.lower_slope.abs(), lines.upper_slope.abs())
             read, size = 1, slope * sizes[0] + lines.upper_bias.abs() + below
         else:  # lines are found on the intervals, and read forms of these sizes
             reach = [
-                torch.maximum(magnitude(self._state.interval(i)), r) for i, r in zip(node.inputs, sizes, strict=True)
+                torch.maximum(magnitude(self._nodes.state.interval(i)), r)
+                for i, r in zip(node.inputs, sizes, strict=True)
             ]
             reached = MAGNITUDES[node.op](node, *(Interval(-one, one) for one in reach))
             read, size = 1 + reached.terms, reached.slopes + reached.biases
-        radius, every = self.node_error(
-            node, product_counts(node, self._shapes(node))[1] if isinstance(rule, Linear) else 0
+        radius, every = self._nodes.node_error(
+            node, product_counts(node, self._nodes.shapes(node))[1] if isinstance(rule, Linear) else 0
         )
-        cost = self._round_up(gamma(4 * read + _LINE_ERRORS + self._offset_additions, self.unit) * size, 1)
+        cost = self._nodes.round_up(self._nodes.gamma(4 * read + LINE_ERRORS) * size, 1)
         cost = cost + every.view(-1, *[1] * len(node.shape))
         return cost if radius is None else cost + radius
 
     def input_error(self) -> Tensor:
         """Return the error of the balls' endpoints. A denormal input may be flushed to 0."""
-        return self._round_up(gamma(_INPUT_ERRORS, self.unit) * self.input_magnitude, 1) + UNDERFLOW
+        return self._nodes.round_up(gamma(_INPUT_ERRORS, self._nodes.unit) * self.input_magnitude, 1) + UNDERFLOW
 
     @property
     def input_magnitude(self) -> Tensor:
         """|x| + |δ|, an upper bound of every |x + δ|."""
-        return self._state.balls.x.abs() + self._perturbation
+        return self._nodes.state.balls.x.abs() + self._perturbation
 
     @property
     def _perturbation(self) -> Tensor:
-        return torch.maximum(-self._state.balls.lower, self._state.balls.upper)
+        return torch.maximum(-self._nodes.state.balls.lower, self._nodes.state.balls.upper)
 
     def row_error(self, node: Node, form: Form, owner: Tensor, *, first: bool, paid_products: int) -> Tensor:
         """Return the error (K,) that rows gain at a node.
@@ -379,53 +227,60 @@ class RoundingErrors(ExactArithmetic):
         if not first or products == 0:
             return self._error_for_products(node, form, owner, products, paid_products)
         counts = _bound_nonzero(form).clamp(max=products)
-        cost = torch.zeros_like(counts, dtype=self._state.balls.x.dtype)
+        cost = torch.zeros_like(counts, dtype=self._nodes.state.balls.x.dtype)
         for count in counts.unique().tolist():  # a row's error must not depend on the other rows
             cost = torch.where(counts == count, self._error_for_products(node, form, owner, count, paid_products), cost)
         return cost
 
     def _error_for_products(self, node: Node, form: Form, owner: Tensor, products: int, paid_products: int) -> Tensor:
         """Return the error of `row_error` for a given number of products, (K,) or (1,)."""
-        radius, every = self.node_error(node, products)
+        radius, every = self._nodes.node_error(node, products)
         cost = every if len(every) == 1 else every[owner]
         return cost if paid_products >= products or radius is None else cost + self._weighted_error(radius, form, owner)
 
     def sum_error(self, name: str, form: Form, owner: Tensor) -> Tensor:
         """Return the error (K,) of adding up two forms of one value."""
-        node = self._state.graph[name]
-        size = self.input_magnitude if node.op == "input" else magnitude(self._state.interval(name))
+        node = self._nodes.state.graph[name]
+        size = self.input_magnitude if node.op == "input" else magnitude(self._nodes.state.interval(name))
         return self._weighted_error(
-            self._round_up(gamma(_VALUE_ERRORS, self.unit) * size + self._tiny, self._additions(node.size)), form, owner
+            self._nodes.round_up(
+                gamma(VALUE_ERRORS, self._nodes.unit) * size + self._nodes.tiny, self._nodes.additions(node.size)
+            ),
+            form,
+            owner,
         )
 
     def concretisation_error(self, form: Form, owner: Tensor) -> Tensor:
         """Return the error (K,) of maximising rows over a ball or its members at the input."""
         width = (form.values if isinstance(form, WindowForms) else form)[0].numel() if len(form) else 0
-        centre = (
-            gamma(self._additions(width) + _INPUT_ERRORS + self._offset_additions, self.unit) * self.input_magnitude
+        centre = self._nodes.gamma(self._nodes.additions(width) + _INPUT_ERRORS) * self.input_magnitude
+        swing = self._nodes.gamma(4 * width + _INPUT_ERRORS) * self._perturbation
+        return (
+            self._weighted_error(self._nodes.round_up(centre + swing + UNDERFLOW, width), form, owner)
+            + self._nodes.tiny
         )
-        swing = gamma(4 * width + _INPUT_ERRORS + self._offset_additions, self.unit) * self._perturbation
-        return self._weighted_error(self._round_up(centre + swing + UNDERFLOW, width), form, owner) + self._tiny
 
     def form_magnitudes(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Bound Σ |w_i| (|x_i| + |δ_i|) + |b| of affine forms (C, d, *shape) and (C, *shape)."""
         reach = self.input_magnitude.flatten(1)
         sums = torch.einsum("cd...,cd->c...", weight.abs(), reach)
-        return self._round_up(sums + bias.abs(), reach.shape[1])
+        return self._nodes.round_up(sums + bias.abs(), reach.shape[1])
 
     def form_error(self, sizes: Tensor, count: int) -> Tensor:
         """Return the error of sums of `count` forms bounded by `sizes`, including that of their concretisation."""
-        terms_ = count + 4 * self._state.balls.x[0].numel() + _INPUT_ERRORS + self._offset_additions
-        return self._round_up(gamma(terms_, self.unit) * sizes + self._tiny * terms_, 1)
+        terms_ = count + 4 * self._nodes.state.balls.x[0].numel() + _INPUT_ERRORS + self._nodes.offset_additions
+        return self._nodes.round_up(gamma(terms_, self._nodes.unit) * sizes + self._nodes.tiny * terms_, 1)
 
     def interval_concretisation_error(self, name: str, form: Form, owner: Tensor) -> Tensor:
         """Return the error (K,) of concretising rows at a node, with its entries at the endpoints of their
         intervals.
         """
-        node = self._state.graph[name]
-        size = magnitude(self._state.interval(name))
-        part = gamma(self._additions(node.size) + _VALUE_ERRORS + self._offset_additions, self.unit)
-        return self._weighted_error(self._round_up(part * size + self._tiny, self._additions(node.size)), form, owner)
+        node = self._nodes.state.graph[name]
+        size = magnitude(self._nodes.state.interval(name))
+        part = self._nodes.gamma(self._nodes.additions(node.size) + VALUE_ERRORS)
+        return self._weighted_error(
+            self._nodes.round_up(part * size + self._nodes.tiny, self._nodes.additions(node.size)), form, owner
+        )
 
     def _weighted_error(self, radius: Tensor, form: Form, owner: Tensor) -> Tensor:
         values = form.values if isinstance(form, WindowForms) else form

@@ -91,7 +91,7 @@ class Manifest:
                 f"{path} is no manifest of a run ({type(error).__name__}: {error}): choose another folder"
             ) from error
         if not sound:
-            raise FileError(f"{path} is no manifest of a run: it says what cannot be; choose another folder")
+            raise FileError(f"{path} is no manifest of a run: its entries contradict each other; choose another folder")
         for entry in chunks.values():
             path_inside(folder, entry.file)
         if whole.get("digest") != manifest_digest(whole):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from proofmap.errors import BoundError, FileError, InputError
 from proofmap.explainers import Explainer
-from proofmap.explainers.attributor import Attributor
+from proofmap.explainers.attribution.attributor import Attributor
 from proofmap.explainers.batching import drop_intervals
 from proofmap.graph import Graph
 from proofmap.inputs.several_inputs import inputs_at, join_tensors

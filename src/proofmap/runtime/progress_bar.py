@@ -61,7 +61,8 @@ class ProgressBar:
 
         def hear(share: float, place: str) -> None:
             self._within = max(self._within, min(share, 1.0))  # a guess may be too high, but progress must not go back
-            self._tell(self._done + min(count, self._total - self._done) * self._within, place)
+            units = min(count, self._total - self._done)
+            self._tell(self._done + units * self._within, place, units)
 
         with listening(hear):
             yield
@@ -81,9 +82,12 @@ class ProgressBar:
         else:
             print(text, flush=True)
 
-    def _tell(self, done: float, place: str) -> None:
+    def _tell(self, done: float, place: str, together: int = 1) -> None:
+        """Show the share that is done. Units that are processed together are named by their numbers."""
         assert self._display is not None
         count = f"{self._done} of {self._total} {self._unit}s" if self._total > 1 else ""
+        if together > 1:
+            count = f"{self._unit}s {self._done + 1} to {self._done + together} of {self._total}"
         self._display.show(done, ", ".join(filter(None, (count, place))))
 
 

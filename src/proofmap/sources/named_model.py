@@ -285,7 +285,9 @@ def _fill(module: nn.Module, path: Path) -> None:
             with zipfile.ZipFile(path) as archive:
                 unpacked = sum(entry.file_size for entry in archive.infolist())
             if unpacked > path.stat().st_size:
-                raise FileError(f"{path} unpacks to {unpacked} bytes, more than it has, expected what torch.save wrote")
+                raise FileError(
+                    f"{path} unpacks to {unpacked} bytes, more than its size, expected a file that torch.save wrote"
+                )
     except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise FileError(f"{path} is not a file of weights: {error}; check that it was copied whole") from error
     fill(module, path)

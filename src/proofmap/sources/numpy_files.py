@@ -87,7 +87,7 @@ def npy_array(path: Path) -> Stored:
     except OSError as error:
         raise FileError(f"cannot read {path}: {error}; check that the file may be read") from error
     if size < stored.size:
-        raise FileError(f"{path} is cut short: it has {size} bytes of an array of {stored.size}")
+        raise FileError(f"{path} is cut short: it has {size} bytes, expected {stored.size} bytes of the array")
     return stored
 
 
@@ -130,7 +130,9 @@ def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> Sto
     with archive.open(entry) as stream:
         stored = _header(stream, path, entry.filename)
     if stored.offset + stored.size != entry.file_size:
-        raise FileError(f"{where} has {entry.file_size - stored.offset} bytes of an array of {stored.size}")
+        raise FileError(
+            f"{where} has {entry.file_size - stored.offset} bytes, expected {stored.size} bytes of the array"
+        )
     return stored
 
 

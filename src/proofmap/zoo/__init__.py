@@ -5,10 +5,9 @@ torch.Size([2, 10])
 """
 
 from proofmap.zoo.cifar_cnn import cifar_cnn
-from proofmap.zoo.cifar_provable import cifar_provable
 from proofmap.zoo.efficientnet import efficientnet_lite0
 from proofmap.zoo.mnist_mlp import mnist_mlp
-from proofmap.zoo.mnist_provable import mnist_provable
+from proofmap.zoo.provable import cifar_provable, mnist_provable
 from proofmap.zoo.vgg import vgg16
 from proofmap.zoo.vit import cifar_vit
 

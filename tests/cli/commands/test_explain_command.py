@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 import proofmap as pm
 from proofmap.errors import FileError
-from proofmap.explainers import auto as choose
+from proofmap.explainers.automatic import proof_choice
 from proofmap.proof import check
 from proofmap.registry import EXPLAINER_ENTRIES, EXPLAINERS
 from tests.cli.invoke import answer, called, installed
@@ -239,7 +239,7 @@ def test_every_method_names_its_kind_of_bound(method: str, tmp_path: Path) -> No
 
 
 def test_radius_and_method_are_chosen_and_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "_EXACT_TIME_SHARE", 0.02)  # a search of a second
+    monkeypatch.setattr(proof_choice, "_EXACT_TIME_SHARE", 0.02)  # a search of a second
     write_linear(tmp_path / "net.onnx", (1, 6, 6))
     np.save(tmp_path / "x.npy", np.linspace(0, 1, 36, dtype=np.float32).reshape(1, 6, 6))
     words = ("explain", tmp_path / "net.onnx", tmp_path / "x.npy", "--out", tmp_path / "out")

@@ -14,7 +14,7 @@ from PIL import Image
 
 import proofmap as pm
 from proofmap.runs import Results
-from tests.cli.invoke import PROGRAM, called, installed
+from tests.cli.invoke import PROGRAM, called
 from tests.runs.setting import contents
 
 COUNT = 24
@@ -37,8 +37,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(data: Path) -> tuple[Path, dict[str, Any]]:
     """The folder of an undisturbed run, and its output."""
     out = data.parent / "whole"
-    done = installed("run", data, *OPTIONS, "--out", out, "--json", folder=data)
-    assert done.returncode == 0, done.stderr
+    done = called("run", data, *OPTIONS, "--out", out, "--json")
+    assert done.exit_code == 0, done.stderr
     assert "\r" not in done.stderr  # a file gets lines, no bar
     printed: dict[str, Any] = json.loads(done.stdout)
     return out, printed

@@ -16,7 +16,7 @@ from PIL import Image
 import proofmap as pm
 from proofmap.attack.pgd import attack
 from proofmap.verify.radius import Radius
-from tests.cli.invoke import answer, called, installed
+from tests.cli.invoke import answer, called
 from tests.sources.files import digits, write_convolution, write_known, write_png
 
 MODEL = "zoo:mnist_mlp"
@@ -38,11 +38,12 @@ def json_of(*words: object) -> Any:
     return json.loads(found.stdout)
 
 
-def test_the_installed_program_answers_by_its_exit_code(tmp_path: Path) -> None:
+def test_a_proven_folder_exits_with_zero_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images, _ = digits(2)
     np.save(tmp_path / "x.npy", images.numpy())
-    small = installed("verify", MODEL, "x.npy", "--eps", "0.005", folder=tmp_path)
-    assert small.returncode == 0, small.stderr
+    monkeypatch.chdir(tmp_path)
+    small = called("verify", MODEL, "x.npy", "--eps", "0.005")
+    assert small.exit_code == 0, small.stderr
     assert small.stdout.splitlines()[-1] == (
         "proven: 2 of 2 inputs (100.0 %) for ε = 0.005 in L∞, values within [0, 1]; refuted: 0; undecided: 0"
     )

@@ -306,7 +306,7 @@ def test_bad_input_comes_before_work(graph: pm.Graph, x: Tensor) -> None:
         EVA("net.onnx", BALL)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="TargetedEVA needs a target"):
         TargetedEVA(graph, BALL).explain(x)
-    with pytest.raises(InputError, match="expected a whole one"):
+    with pytest.raises(InputError, match="expected a whole ball"):
         TargetedEVA(graph, pm.Ball(0.1, half="+"))
     with pytest.raises(InputError, match="expected a class from 0 to 9"):
         EVA(graph, BALL).explain(x, target=10)

@@ -118,7 +118,7 @@ def test_rows_that_keep_the_same_entries_share_a_node() -> None:
 def test_a_fully_masked_row_is_an_error_or_zeros() -> None:
     kept = CAUSAL.clone()
     kept[1] = False
-    with pytest.raises(ModelError, match=r"softmax \(node 'y'\) has a row of nothing but minus infinity"):
+    with pytest.raises(ModelError, match=r"softmax \(node 'y'\) has a row with minus infinity only"):
         built((3, 3), lambda b: softmax(b, b.affine("m", "input", None, mask(kept))))
 
     def safe(b: Builder) -> str:

@@ -341,6 +341,24 @@ def test_compiled_parts_are_run_as_their_originals(function: Callable[[Tensor], 
     assert model.compiled  # outside Proofmap the user's module is compiled as before
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x - torch.zeros_like(x) + 2 * torch.ones_like(x),
+        lambda x: (x.t() - torch.zeros_like(x.t()) + 2 * torch.ones_like(x.t())).t(),
+        lambda x: x * torch.arange(4).to(x).sin(),
+    ],
+    ids=["likes", "displaced likes", "constants"],
+)
+def test_common_calls_need_no_decomposition(
+    function: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decomposition takes ten times as long. Calls of constants are computed as they are."""
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", None)
+    x = torch.rand(2, 4)
+    torch.testing.assert_close(trace(Apply(function), x)(x), function(x))
+
+
 REFUSED: dict[str, tuple[nn.Module, str]] = {
     "dictionary": (Mapping(), "output is a dict with the tensors 'one' .*, expected one tensor"),
     "state": (Counting(), "writes to its buffers .*'seen'.*, expected one that keeps no state"),

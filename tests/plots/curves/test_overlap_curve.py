@@ -85,7 +85,7 @@ def test_the_curve_and_the_radii_agree(found: OverlapCurve) -> None:
 
 def test_the_radii_contain_all_that_the_curve_shows() -> None:
     """A search of few steps leaves a wide gap. The bounds of the curve prove and refute radii inside it."""
-    sizes = [0.01 * k for k in range(1, 41)]
+    sizes = [0.02 * k for k in range(1, 21)]
     curve = pm.curve(network(), X, sizes, domain=(0.0, 1.0), steps=1, progress=False)
     alone = pm.radius(network(), X, domain=(0.0, 1.0), steps=1, progress=False)
     proven, refuted = curve.radius.proven[:, None], curve.radius.refuted[:, None]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from proofmap.execution import base_elements
-from proofmap.explainers.attributor import checked_maps
+from proofmap.explainers.attribution.attributor import checked_maps
 from proofmap.explainers.explainer import changed_settings, check_model
 from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.classes import classes_of, require_classes

@@ -74,7 +74,9 @@ class TargetedEVA(Explainer):
         super().__post_init__()
         ball = self._first_ball
         if ball is not None and ball.half is not None:
-            raise InputError(f"got a ball with half={ball.half!r}, expected a whole one: both halves are explained")
+            raise InputError(
+                f"got a ball with half={ball.half!r}, expected a whole ball: TargetedEVA itself explains both halves"
+            )
 
     def explain(self, x: Inputs, target: Target = None) -> Explanation:
         """Explain the changes that move each sample of x (N, *shape) to `target`: one class, or one per sample."""

@@ -1,1 +1,1 @@
-"""The samples of explainers: choice by an index, concatenation, data frames, and inputs clamped to a domain."""
+"""The samples of explanations: choice by an index, concatenation, and data frames."""

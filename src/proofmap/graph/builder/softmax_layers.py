@@ -36,7 +36,7 @@ def masked_softmax(b: Builder, name: str, x: str, axes: Sequence[int], kind: str
     if kind != "softmax" or len(axes) > 1:
         raise NoRule("of entries that are minus infinity")
     if not empty and not bool(kept.any(axes[0]).all()):
-        raise ModelError(f"softmax (node {name!r}) has a row of nothing but minus infinity, which is no number")
+        raise ModelError(f"softmax (node {name!r}) has a row with minus infinity only, whose softmax is not a number")
     return _by_pattern(b, name, finite, axes[0], kept)
 
 

@@ -361,6 +361,8 @@ DISPLACED_CONVERTERS: dict[str, Callable[..., Any]] = {
         "amax": partial(_reduce, "max"),
         "amin": partial(_reduce, "min"),
         "full_like": _full_like,
+        "zeros_like": partial(_full_like, value=0.0),
+        "ones_like": partial(_full_like, value=1.0),
         "view reshape _unsafe_view": partial(_view, torch.reshape),
         "flatten.using_ints": partial(_view, torch.flatten),
         "unflatten.int": partial(_view, torch.unflatten),

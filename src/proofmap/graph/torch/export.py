@@ -43,7 +43,7 @@ def export(model: nn.Module, x: Tensor) -> ExportedProgram:
         with warnings.catch_warnings(), quiet():
             warnings.simplefilter("ignore")  # torch.export warns about itself
             exported: ExportedProgram = torch.export.export(model, (x,), strict=False)
-            if not _has_converters(exported.graph):
+            if not _has_converters(exported):
                 exported = exported.run_decompositions(_decompositions())
     except Exception as error:  # export raises nearly anything
         if is_out_of_memory(error):
@@ -81,9 +81,22 @@ class FailingModelError(ExportError):
         ModelError.__init__(self, said)
 
 
-def _has_converters(graph: fx.Graph) -> bool:
-    """Return whether every call has a converter. No converter is for an operator that writes to its arguments."""
-    return all(str(node.target) in CONVERTERS for node in graph.nodes if node.op not in ("placeholder", "output"))
+def _has_converters(exported: ExportedProgram) -> bool:
+    """Return whether every call that depends on the input has a converter; calls of constants are computed.
+
+    No converter is for an operator that writes to its arguments, and no such call counts as one of constants.
+    """
+    moving = set(exported.graph_signature.user_inputs)
+    for node in exported.graph.nodes:
+        if node.op in ("placeholder", "output"):
+            continue
+        moves = any(before.name in moving for before in node.all_input_nodes)
+        if moves:
+            moving.add(node.name)
+        schema = getattr(node.target, "_schema", None)
+        if str(node.target) not in CONVERTERS and (moves or schema is None or schema.is_mutable):
+            return False
+    return True
 
 
 def _decompositions() -> Any:

@@ -16,10 +16,10 @@ from proofmap.errors import InputError
 from proofmap.graph import Network, as_graph, bounded
 from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
-from proofmap.graph.joined_inputs import join_inputs
+from proofmap.graph.joined_inputs import in_unit_ball
 from proofmap.inputs.array_types import Inputs, Target
 from proofmap.inputs.ball import Ball
-from proofmap.inputs.several_inputs import Domains, is_several
+from proofmap.inputs.several_inputs import Domains
 from proofmap.rounding.crossed_bounds import check_attained, estimate_stored_error
 from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime.memory import budget
@@ -192,12 +192,7 @@ def curve(
     """
     radii = _radii(eps)
     method = method_of(bounds)
-    if is_several(x):
-        joined = join_inputs(model, x)
-        model, x, at = joined.model, joined.x, joined.unit_ball(norm, domain)
-    else:
-        limits: Any = domain
-        at = Ball(1.0, norm, limits)
+    model, x, at, _ = in_unit_ball(model, x, norm, domain)
     x = as_samples(x, model)
     graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
     how = OverlapSettings(method, budget(memory, x.device), rigorous=decide_rigorous(graph, rigorous, method))

@@ -304,7 +304,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] =
     "a row of nothing": (
         nn.Identity,
         lambda layer, x: (x @ x.mT).masked_fill(~CAUSAL.tril(-1), -torch.inf).softmax(-1),
-        r"softmax \(node '.*'\) has a row of nothing but minus infinity, which is no number",
+        r"softmax \(node '.*'\) has a row with minus infinity only, whose softmax is not a number",
     ),
 }
 

@@ -74,8 +74,8 @@ def _interpolate(
             end = torch.tensordot(end, matrix, ([2 + k], [1])).movedim(-1, 2 + k)
     if not torch.allclose(function(start, size, align, factors), end):  # it differs in torch 2.13 for a width of 1
         raise ModelError(
-            f"torch {torch.__version__} resizes maps of {tuple(start.shape[2:])} to {tuple(end.shape[2:])} (node "
-            f"{name!r}) otherwise than one axis after the other, expected the same: resize one axis after the other"
+            f"torch {torch.__version__} does not resize maps of {tuple(start.shape[2:])} to {tuple(end.shape[2:])} "
+            f"(node {name!r}) one axis after the other, as the bounds assume: resize each axis in its own call"
         )
     return x
 

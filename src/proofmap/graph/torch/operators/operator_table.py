@@ -103,6 +103,8 @@ CONVERTERS: dict[str, Callable[..., Any]] = {
         "dropout": _dropout,
         "native_dropout": as_first_result(_dropout),
         "full_like": _full_like,
+        "zeros_like": lambda b, name, x, **rest: _full_like(b, name, x, 0.0, **rest),
+        "ones_like": lambda b, name, x, **rest: _full_like(b, name, x, 1.0, **rest),
         "sym_size.int": lambda b, name, x, axis: b.batched_shape(x)[axis],
         "leaky_relu": lambda b, name, x, slope=0.01: scalar_functions.leaky_relu(b, name, x, scalar(slope)),
         "prelu": _prelu,

@@ -13,7 +13,7 @@ from proofmap import trace, zoo
 from proofmap.data import digits
 from proofmap.errors import InputError
 from proofmap.explainers import EVA, ClampedInputs, EmpiricalEVA, TargetedEVA, as_attributor
-from proofmap.explainers.quantus import explain_func
+from proofmap.explainers.attribution.quantus import explain_func
 from proofmap.inputs import groups
 from proofmap.inputs.ball import Ball
 

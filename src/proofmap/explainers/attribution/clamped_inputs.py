@@ -1,12 +1,12 @@
 """Captum's call for inputs with noise: `ClampedInputs` clamps them to the domain before an explainer gets them."""
 
 from dataclasses import dataclass
-from typing import overload
 
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.explainers.explainer import Explainer, wrapped_once_more
+from proofmap.explainers.attribution.captum_call import CaptumCall
+from proofmap.explainers.explainer import Explainer
 from proofmap.graph import Network
 from proofmap.graph.input_tensor import as_samples
 from proofmap.inputs.array_types import Samples, Target
@@ -14,7 +14,7 @@ from proofmap.inputs.ball import Ball
 
 
 @dataclass(frozen=True, eq=False)
-class ClampedInputs:
+class ClampedInputs(CaptumCall):
     """An explainer whose inputs are clamped to the domain of its ball, for methods that add noise.
 
     Captum's NoiseTunnel and sensitivity_max, and Quantus' MaxSensitivity, add noise to inputs. The noise leaves a
@@ -45,40 +45,16 @@ class ClampedInputs:
                 "ClampedInputs got a domain with one-hot blocks, expected numbers only: noise is no category"
             )
 
-    @overload
-    def attribute(
-        self,
-        inputs: Samples,
-        target: Target | list[int] = None,
-        feature_mask: Samples | tuple[Samples, ...] | None = None,
-        perturbations_per_eval: int | None = None,
-        show_progress: bool = False,
-    ) -> Tensor: ...
-
-    @overload
-    def attribute(
-        self,
-        inputs: tuple[Samples, ...],
-        target: Target | list[int] = None,
-        feature_mask: Samples | tuple[Samples, ...] | None = None,
-        perturbations_per_eval: int | None = None,
-        show_progress: bool = False,
-    ) -> tuple[Tensor, ...]: ...
-
-    @wrapped_once_more
-    def attribute(
+    def _attributions(
         self,
         inputs: Samples | tuple[Samples, ...],
-        target: Target | list[int] = None,
-        feature_mask: Samples | tuple[Samples, ...] | None = None,
-        perturbations_per_eval: int | None = None,
-        show_progress: bool = False,
+        target: Target | list[int],
+        feature_mask: Samples | tuple[Samples | None, ...] | None,
+        perturbations_per_eval: int | None,
+        show_progress: bool,
     ) -> Tensor | tuple[Tensor, ...]:
-        """Return the explainer's attributions of the clamped inputs. See `Explainer.attribute`."""
-        rest = (target, feature_mask, perturbations_per_eval, show_progress)
-        if isinstance(inputs, tuple):
-            return self.explainer.attribute(tuple(map(self._clamped, inputs)), *rest)
-        return self.explainer.attribute(self._clamped(inputs), *rest)
+        clamped = tuple(map(self._clamped, inputs)) if isinstance(inputs, tuple) else self._clamped(inputs)
+        return self.explainer._attributions(clamped, target, feature_mask, perturbations_per_eval, show_progress)
 
     def _clamped(self, inputs: Samples) -> Tensor:
         x = as_samples(inputs, self.explainer.model).detach()
@@ -89,12 +65,3 @@ class ClampedInputs:
     def forward_func(self) -> Network:
         """The model, under the name that Captum's methods expect."""
         return self.explainer.model
-
-    @property
-    def multiplies_by_inputs(self) -> bool:
-        """False, as for every explainer. Captum reads this property."""
-        return False
-
-    def has_convergence_delta(self) -> bool:
-        """Return False, as every explainer. Captum calls this method."""
-        return False

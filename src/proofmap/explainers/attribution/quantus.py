@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.explainers.adapt import name_of_method
-from proofmap.explainers.attributor import Attributor
+from proofmap.explainers.attribution.adapt import name_of_method
+from proofmap.explainers.attribution.attributor import Attributor
+from proofmap.explainers.attribution.clamped_inputs import ClampedInputs
 from proofmap.explainers.baselines import Baseline
 from proofmap.explainers.explainer import Explainer
-from proofmap.explainers.samples.clamped_inputs import ClampedInputs
 from proofmap.graph import Network
 from proofmap.graph.input_tensor import weight_of
 from proofmap.inputs.array_types import to_tensor

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofmap.bench import benchmark_run, stored_results
+from proofmap.bench import benchmark_run
 from proofmap.bench.benchmark_file import Spec, read
 from proofmap.bench.statistics import Column
-from proofmap.bench.stored_results import stored_table
 from proofmap.errors import FileError
+from scripts import stored_results
+from scripts.stored_results import stored_table
 from tests.bench.test_benchmark_run import SMALL
 from tests.pages import ROOT
 

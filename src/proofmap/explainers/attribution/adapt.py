@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from proofmap.errors import InputError
-from proofmap.explainers.attributor import Attributor, checked_maps
+from proofmap.explainers.attribution.attributor import Attributor, checked_maps
 from proofmap.explainers.baselines import Baseline
 from proofmap.explainers.explainer import Explainer
 from proofmap.explainers.factory import build_method

@@ -1,0 +1,1 @@
+"""Attribution methods of this and other libraries: one protocol, adapters, and the calls of Captum and Quantus."""
