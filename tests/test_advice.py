@@ -185,12 +185,12 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "certificate of an LSTM": Refusal(
         lambda: certificate(Recurrent().eval(), SERIES),
-        "its bounds stand without one",
+        "the bounds hold without one",
         lambda: overlap(Recurrent().eval(), SERIES),
     ),
     "certificate of a quantised file": Refusal(
         lambda: certificate(pm.load(quantised(static=True)), X),
-        "its bounds stand without one",
+        "the bounds hold without one",
         lambda: overlap(pm.load(quantised(static=True)), X),
     ),
     "file of dynamic quantisation": Refusal(
