@@ -145,7 +145,8 @@ class Scores(Dictionary):
     """The same with one of them, as the message says."""
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        return super().forward(x)["scores"]
+        scores: Tensor = self.layer(x)
+        return scores
 
 
 class Logarithm(nn.Module):
@@ -162,6 +163,16 @@ def pipeline() -> Any:
 
     x = np.random.default_rng(0).random((20, 4))
     return pm.from_sklearn(make_pipeline(StandardScaler(), LogisticRegression()).fit(x, x[:, 0] > 0.5))
+
+
+def labels(*, one: bool) -> Any:
+    from sklearn.multioutput import MultiOutputClassifier
+    from sklearn.neural_network import MLPClassifier
+
+    x = np.random.default_rng(0).random((20, 4))
+    y, network = (x[:, :2] > 0.5).astype(int), MLPClassifier((3,), max_iter=5)
+    fitted = MultiOutputClassifier(network).fit(x, y).estimators_[0] if one else network.fit(x, y)
+    return pm.from_sklearn(fitted)
 
 
 def training() -> nn.Sequential:
@@ -182,6 +193,9 @@ REFUSALS: dict[str, Refusal] = {
         lambda: certificate(pipeline(), X),
         r"convert the module and its inputs by \.float\(\)",
         lambda: certificate(pipeline().float(), X.float()),
+    ),
+    "an estimator of several labels": Refusal(
+        lambda: labels(one=False), "convert one of its estimators_", lambda: overlap(labels(one=True))
     ),
     "certificate of an LSTM": Refusal(
         lambda: certificate(Recurrent().eval(), SERIES),

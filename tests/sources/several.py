@@ -55,7 +55,7 @@ def write_files(folder: Path) -> None:
         helper.make_node("Relu", ["s"], ["r"]),
         helper.make_node("MatMul", ["r", "v"], ["y"]),
     ]
-    shapes = {"image": ["n", 1, 4, 4], "table": ["n", 2]}
+    shapes: dict[str, list[str | int | None]] = {"image": ["n", 1, 4, 4], "table": ["n", 2]}
     inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
     weights = {"a": _WEIGHTS[:16], "b": _WEIGHTS[16:], "v": _LAST}
     tensors = [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in weights.items()]

@@ -51,7 +51,8 @@ def templates(kind: str = "decisions") -> dict[str, bytes]:
 
 
 def _evidence(name: str) -> dict[str, Any]:
-    return tomllib.loads(files("proofmap.dossier").joinpath(name).read_text(encoding="utf-8"))
+    found: dict[str, Any] = tomllib.loads(files("proofmap.dossier").joinpath(name).read_text(encoding="utf-8"))
+    return found
 
 
 def _code_names(text: str) -> Markup:

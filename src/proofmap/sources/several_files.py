@@ -93,7 +93,7 @@ def open_inputs(paths: Sequence[Path], model: Model) -> tuple[Model, Files | Sev
         given = " ".join(f"{name}={path}" for name, each in named.items() for path in each)
         alone = " ".join(str(path) for each in named.values() for path in each)
         raise InputError(f"got {given} for {model.name}, which has one input, expected the files alone: {alone}")
-    held = _arrays_of(paths, names) if archives else {}
+    held = _arrays_of(paths, names) if archives else []
     several = bool(named) or (len(held) > 1 and _match(held, names, required))
     if not several:
         if required < 2:
