@@ -142,7 +142,8 @@ def _counts(tally: Tally) -> str:
         f"{tally.splits} splits, {tally.parts} parts, {tally.closed} closed, {tally.enumerated} enumerated, "
         f"{tally.equal} equal, {tally.files} files, {tally.fooled} fooled without rigour, "
         f"{tally.misled} by a search, {tally.sets} sufficient sets with {tally.free_groups} free, "
-        f"{tally.necessary_groups} necessary and {tally.undecided_groups} open groups, {tally.undecided} undecided"
+        f"{tally.necessary_groups} necessary and {tally.undecided_groups} open groups, {tally.contrasts} contrastive "
+        f"answers, {tally.undecided} undecided"
     )
 
 

@@ -62,7 +62,7 @@ class Angles(nn.Module):
     """Normalise by an operation without a rule."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.sin()
+        return x.sinh()
 
 
 class Attend(nn.Module):
@@ -113,7 +113,7 @@ class Sorting(nn.Module):
         self.head = nn.Linear(6, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = torch.sin(self.features(x.unsqueeze(1)).flatten(1).sort(1).values)
+        rows = torch.sinh(self.features(x.unsqueeze(1)).flatten(1).sort(1).values)
         logits: Tensor = self.head(torch.relu(self.hidden(rows)))
         return logits
 
@@ -166,11 +166,11 @@ MODELS: dict[str, tuple[nn.Module, tuple[str, ...], str, bool]] = {
     "attention with weights": (seeded(lambda: Attending(True)), ("aten.atan (node 'attend')",), "mean_1", True),
     "transformer": (
         seeded(Transformer),
-        ("aten.sin (node 'encoder.norm1')", "aten.atan (node 'encoder')", "aten.sin (node 'encoder.norm2')"),
+        ("aten.sinh (node 'encoder.norm1')", "aten.atan (node 'encoder')", "aten.sinh (node 'encoder.norm2')"),
         "encoder",
         True,
     ),
-    "functions": (seeded(Sorting), ("aten.sort (node 'sort')", "aten.sin (node 'sin')"), "sin", True),
+    "functions": (seeded(Sorting), ("aten.sort (node 'sort')", "aten.sinh (node 'sinh')"), "sinh", True),
     "branches": (seeded(Branching), ("torch.export cannot follow",), "output", True),
     "numpy": (seeded(Counted), ("torch.export cannot follow",), "output", False),
     "alone": (
@@ -187,24 +187,32 @@ def inputs(n: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.rand(n, 4, 4, generator=torch.Generator().manual_seed(5)).to(dtype)
 
 
+def remainder(x: str, y: str, name: str) -> onnx.NodeProto:
+    """Return an operation without a rule that onnxruntime runs in double precision."""
+    return node("Mod", [x, "third"], [y], name=name, fmod=1)
+
+
 def foreign_file(batch: int | str = "n", *, kind: int = TensorProto.FLOAT, last: bool = False) -> onnx.ModelProto:
     """Return a file x (batch, 4, 4) -> (batch, 3): two operations without a rule, a network, and perhaps one more."""
-    cast = np.float64 if kind == TensorProto.DOUBLE else np.float32
+    double = kind == TensorProto.DOUBLE
+    cast = np.float64 if double else np.float32
     weights = {"w1": floats(6, 16), "b1": floats(6), "w2": floats(3, 6, seed=2), "b2": floats(3, seed=3)}
     constants = {name: value.astype(cast) for name, value in weights.items()}
+    if double:
+        constants["third"] = np.array(0.3, cast)
     nodes = [
         node("Flatten", ["x"], ["f"]),
-        node("Sin", ["f"], ["s"], name="wave"),
+        remainder("f", "s", "wave") if double else node("Sinh", ["f"], ["s"], name="wave"),
         node("Gelu" if last else "Relu", ["s"], ["r"], name="bend"),
         node("Tanh", ["r"], ["t"], name="other"),
-        node("Sign", ["t"], ["g"], name="sign"),
+        remainder("t", "g", "sign") if double else node("Tan", ["t"], ["g"], name="sign"),
         node("Add", ["g", "t"], ["m"], name="meet"),
         node("Gemm", ["m", "w1", "b1"], ["h"], name="hidden", transB=1),
         node("Relu", ["h"], ["a"], name="act"),
         node("Gemm", ["a", "w2", "b2"], ["z" if last else "y"], name="logits", transB=1),
     ]
     if last:
-        nodes.append(node("Sin", ["z"], ["y"], name="end"))
+        nodes.append(node("Sinh", ["z"], ["y"], name="end"))
     return make(nodes, (batch, 4, 4), constants, opset=20 if last else 13, kind=kind)
 
 

@@ -208,12 +208,14 @@ def test_a_checker_that_forgets_the_centre_of_an_output_is_seen(monkeypatch: pyt
     assert any("upper ends" in one for one in found)
 
 
-def accepted_lies(count: int) -> Iterator[str]:
-    """Yield the first words of all that is false in accepted certificates of other sufficient sets."""
+def accepted_lies(
+    count: int, first: int = forgeries.STATED, change: forgeries.Change = forgeries.other_sets
+) -> Iterator[str]:
+    """Yield the first words of all that is false in accepted certificates of other sufficient or contrastive sets."""
     for seed in range(count):
-        one = forgeries.base(forgeries.STATED + seed % len(forgeries.SETS))
+        one = forgeries.base(first + seed % len(forgeries.SETS))
         with suppress(checker.Rejected, Undrawn):
-            one = forgeries.other_sets(Draw("sets", seed), one)
+            one = change(Draw("sets", seed), one)
             checker.check(one.proof(), one.model, one.x)
             if lie := forgeries.lie(one):
                 yield " ".join(lie.split()[:2])
@@ -224,13 +226,29 @@ def test_a_checker_that_believes_sufficient_sets_is_seen(monkeypatch: pytest.Mon
     assert not list(accepted_lies(120))
     forgotten: list[tuple[Any, str, Any, str]] = [
         (checker.Question, "inside", lambda _, points, members: np.ones(len(points), bool), "the point"),
-        (checker.SufficientSet, "breaks", lambda _, reached, margin=0.0: reached > -np.inf, "the point"),
+        (checker.Held, "breaks", lambda _, reached, margin=0.0: reached > -np.inf, "the point"),
         (checker.Prover, "derive", lambda prover, proof: np.full((2, 1), -9.0), "the free"),
     ]
     for owner, name, wrong, words in forgotten:
         with monkeypatch.context() as one:
             one.setattr(owner, name, wrong)
             assert words in accepted_lies(240), name
+
+
+def test_a_checker_that_believes_contrastive_sets_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It forgets the ball and the set of a point, the value at the point, or the number of groups."""
+    assert len(forgeries.CONTRASTS) == len(forgeries.SETS)
+    which: tuple[int, Any] = (forgeries.FREED, forgeries.other_changes)
+    assert not list(accepted_lies(60, *which))
+    forgotten: list[tuple[Any, str, Any, str]] = [
+        (checker.Question, "inside", lambda _, points, members: np.ones(len(points), bool), "the point"),
+        (checker.Held, "breaks", lambda _, reached, margin=0.0: reached > -np.inf, "the point"),
+        (checker.Question, "of_few", lambda _, sizes, most=None: sizes.min(0, keepdims=True), "fewer than"),
+    ]
+    for owner, name, wrong, words in forgotten:
+        with monkeypatch.context() as one:
+            one.setattr(owner, name, wrong)
+            assert words in accepted_lies(60, *which), name
 
 
 @pytest.mark.slow

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fuzz.hunting.finding import Finding, Tally
 from fuzz.hunting.hunt import hunt
+from proofmap.explainers.methods import contrastive
 from proofmap.reasons import sufficient_set
+from proofmap.reasons.contrasts import contrast_search
+from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.reason import Reason
 
@@ -29,6 +33,7 @@ def test_no_claim_is_false(tmp_path: Path) -> None:
     assert tally.sets >= len(SEEDS)
     assert min(tally.free_groups, tally.necessary_groups, tally.enumerated) > 5
     assert tally.undecided_groups < tally.necessary_groups
+    assert tally.contrasts > 5
 
 
 def test_a_free_set_with_an_adversary_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +60,27 @@ def test_a_least_size_that_is_too_large_is_found(tmp_path: Path, monkeypatch: py
     change_reasons(monkeypatch, lambda reason: replace(reason, least=reason.size))  # as if every set were smallest
     found, _ = hunted(SEEDS, tmp_path)
     assert any("fewer than the proven least" in one.what for one in found)
+
+
+def test_a_least_number_of_changes_that_is_too_large_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = contrast_search.contrast_sets
+
+    def without_sets(*args: Any) -> Contrast:
+        found = right(*args)
+        none = {name: getattr(found, name)[:0] for name in ("sets", "owner", "points", "classes", "values")}
+        return replace(found, **none, least=found.least + found.found)
+
+    monkeypatch.setattr(contrastive, "contrast_sets", without_sets)
+    found, _ = hunted(SEEDS, tmp_path)
+    assert any("fewer than the proven" in one.what for one in found)
+
+
+def test_a_changed_input_outside_of_its_set_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = contrast_search.contrast_sets
+    changed: Any = lambda *args: replace(found := right(*args), points=found.points + 2.0)  # noqa: E731
+    monkeypatch.setattr(contrastive, "contrast_sets", changed)
+    found, _ = hunted(SEEDS, tmp_path)
+    assert any("outside the ball of its set" in one.what for one in found)
 
 
 def change_reasons(monkeypatch: pytest.MonkeyPatch, change: Callable[[Reason], Reason]) -> None:

@@ -20,7 +20,7 @@ from .cases import Case, groups_of
 from .measure import case_of, columns, sufficient, warm
 from .rows import Row
 
-_RERUNS = {"prices, no rerun": 0, "prices, 1 rerun": 1, "prices, 5 reruns": 5}
+_RERUNS = {"prices, no rerun": 0, "prices, 1 rerun": 1, "prices, 2 reruns": 2, "prices, 5 reruns": 5}
 ORDERS = ("random", "one-pass scores", "saliency", "one rival", *_RERUNS)
 MAPS = ("EVA", "EVA, one-pass", "EVA, exact", "smooth EVA", "path EVA", "blend EVA", "saliency", "random", "prices")
 _EXACT_SECONDS = 20.0  # for all 50 overlaps of an image with 49 cells

@@ -24,6 +24,8 @@ from .measure import columns
 from .rows import Row
 from .summaries import markdown
 
+_SCORES = {"kept": 1.0, "confidence": -1.0}  # columns that are larger, or smaller, for other data
+_DRAWS = 10_000  # of the bootstrap
 SOURCES = ("mnist", "sklearn-digits", "photographs", "noise")
 
 
@@ -77,8 +79,9 @@ def show(rows: Sequence[Mapping[str, str]]) -> str:
             if inside and outside:
                 truth = [0] * len(inside) + [1] * len(outside)
                 both = [*inside, *outside]
-                size = roc_auc_score(truth, [float(row["kept"]) for row in both])
-                softmax = roc_auc_score(truth, [-float(row["confidence"]) for row in both])
+                sizes, confidences = ([sign * float(row[name]) for row in both] for name, sign in _SCORES.items())
+                size, softmax = roc_auc_score(truth, sizes), roc_auc_score(truth, confidences)
+                low, high = difference(np.array(sizes), np.array(confidences), len(inside))
                 lines.append(
                     {
                         "network": network,
@@ -88,6 +91,24 @@ def show(rows: Sequence[Mapping[str, str]]) -> str:
                         "kept, other": f"{mean(float(row['kept']) for row in outside):.1f}",
                         "AUROC of the size": f"{size:.3f}",
                         "AUROC of the softmax": f"{softmax:.3f}",
+                        "difference, 95 %": f"{low:+.3f} to {high:+.3f}",
                     }
                 )
     return markdown(lines)
+
+
+def difference(sizes: np.ndarray, confidences: np.ndarray, inside: int) -> tuple[float, float]:
+    """Return the 95 % interval of AUROC(sizes) - AUROC(confidences), by a bootstrap over both groups of pictures.
+
+    inside: the number of pictures of the first group. The same pictures are drawn for both scores.
+    """
+    draw = np.random.default_rng(0)
+    many = len(sizes) - inside
+    first = draw.multinomial(inside, np.full(inside, 1 / inside), _DRAWS) / inside
+    second = draw.multinomial(many, np.full(many, 1 / many), _DRAWS) / many
+    apart = sum(
+        sign * np.sign(scores[inside:] - scores[:inside, None]) / 2 for scores, sign in ((sizes, 1), (confidences, -1))
+    )  # AUROC = P(larger) + P(equal) / 2 = 1/2 + E(sign of the difference) / 2
+    found = np.einsum("di,io,do->d", first, apart, second, optimize=True)
+    low, high = np.quantile(found, [0.025, 0.975])
+    return float(low), float(high)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,7 +31,7 @@ from fuzz.hunting.draw import Draw, Undrawn
 from proofmap.proof import check as checker
 from tests.bounds.exact import exact_maximum
 from tests.graph.onnx.files import Array
-from tests.proof.making import BALL, members_of, mlp_file, npy, output_members, sufficient_members
+from tests.proof.making import BALL, contrastive_members, members_of, mlp_file, npy, output_members, sufficient_members
 from tests.proof.test_check_tree import grown, opens
 
 Members = list[tuple[str, bytes]]  # a zip may have two of one name
@@ -95,14 +96,26 @@ SETS: tuple[
     ({"kind": "label", "entry": 0}, {**BALL, "eps": "0.375"}, None),
     ({"kind": "output", "entries": [1], "reduce": None, "direction": "both", "centre": "0.1"}, BALLS[1], "0.375"),
 )
-DECISIONS = 2 * len(BALLS)  # certificates of a decision; those of the statements follow, then those of sufficient sets
+CONTRASTS: tuple[tuple[dict[str, Any], dict[str, Any], str | None], ...] = (  # the same of contrastive sets
+    ({"kind": "decision"}, {**BALL, "eps": "0.5"}, None),
+    ({"kind": "decision", "aimed": True}, {**BALL, "eps": "0.75"}, None),
+    ({"kind": "decision"}, {**BALL, "eps": "0.75", "norm": "2"}, None),
+    ({"kind": "decision"}, {**BALL, "eps": "0.875", "norm": "1"}, None),
+    ({"kind": "label", "entry": 0}, {**BALL, "eps": "0.375"}, None),
+    ({"kind": "output", "entries": [1], "reduce": None, "direction": "both", "centre": "0.1"}, BALLS[1], "0.375"),
+)
+# Certificates of a decision; those of the statements follow, then those of sufficient sets, and of contrastive sets.
+DECISIONS = 2 * len(BALLS)
 STATED = DECISIONS + 2 * len(STATEMENTS)
-BASES = STATED + len(SETS)
+FREED = STATED + len(SETS)
+BASES = FREED + len(CONTRASTS)
 
 
 @cache
 def base(number: int) -> Bundle:
     """An honest certificate: of one ball after the other, with a tree for every second; then of each statement."""
+    if number >= FREED:
+        return _contrast_base(*CONTRASTS[number - FREED])
     if number >= STATED:
         return _set_base(*SETS[number - STATED])
     random, ball = np.random.default_rng([13, number]), BALLS[number % len(BALLS)]
@@ -127,18 +140,40 @@ def _set_base(about: dict[str, Any], ball: dict[str, Any], limit: str | None) ->
         x = np.random.default_rng([17, seed]).integers(0, 9, 3).astype(np.float32) / np.float32(8)
         with TemporaryDirectory() as folder:
             model = mlp_file(Path(folder) / "net.onnx", (3, 4, 3), seed)
-            logits = _logits(model.read_bytes(), x[None])[0]
-            target = int(logits.argmax())
-            stated = dict(about)
-            if about["kind"] == "decision":
-                stated |= {"target": target, "rivals": [c for c in range(3) if c != target]}
-            elif about["kind"] == "label":
-                stated["on"] = bool(logits[0] > 0)
-            members = sufficient_members(model, x, np.arange(3), stated, ball, limit)
+            members = sufficient_members(model, x, np.arange(3), _stated_about(about, model, x), ball, limit)
             sets = json.loads(members["claim.json"])["statement"]
             if sets["free"] and sets["necessary"]:
                 return Bundle(list(members.items()), model.read_bytes(), npy(x))
     raise AssertionError("no network has a free group and a necessary one")
+
+
+def _contrast_base(about: dict[str, Any], ball: dict[str, Any], limit: str | None) -> Bundle:
+    """An honest certificate of a contrastive set, with several groups and a proof about smaller sets where possible."""
+    found: list[tuple[int, Bundle]] = []
+    for seed in range(60):
+        x = np.random.default_rng([19, seed]).integers(0, 9, 3).astype(np.float32) / np.float32(8)
+        with TemporaryDirectory() as folder:
+            model = mlp_file(Path(folder) / "net.onnx", (3, 4, 3), seed)
+            members = contrastive_members(model, x, np.arange(3), _stated_about(about, model, x), ball, limit)
+            sets = json.loads(members["claim.json"])["statement"]
+            if sets["sets"]:
+                found.append((sets["least"], Bundle(list(members.items()), model.read_bytes(), npy(x))))
+                if sets["least"] > 1:
+                    break
+    return max(found, key=lambda one: one[0])[1]
+
+
+def _stated_about(about: dict[str, Any], model: Path, x: Array) -> dict[str, Any]:
+    """What holds at the input: its class against all others or, if a class is aimed at, the next one; its label."""
+    logits = _logits(model.read_bytes(), x[None])[0]
+    target = int(logits.argmax())
+    stated = {name: value for name, value in about.items() if name != "aimed"}
+    if about["kind"] == "decision":
+        rivals = [c for c in range(3) if c != target]
+        stated |= {"target": target, "rivals": rivals[:1] if about.get("aimed") else rivals}
+    elif about["kind"] == "label":
+        stated["on"] = bool(logits[0] > 0)
+    return stated
 
 
 def _with_tree(members: dict[str, bytes], model: Path, x: Array, random: np.random.Generator) -> dict[str, bytes]:
@@ -313,7 +348,7 @@ def other_statement(draw: Draw, one: Bundle) -> Bundle:
             "",
             "0.3 ",
         ],
-        "kind": ["output", "label", "decision", "sufficient", None, ["output"]],
+        "kind": ["output", "label", "decision", "sufficient", "contrastive", None, ["output"]],
         "entry": numbers,
         "on": [True, False, None, 1, 0, "true"],
     }
@@ -351,6 +386,50 @@ def other_sets(draw: Draw, one: Bundle) -> Bundle:
         points = x[:, None] + share * (points - x[:, None])
         if draw.chance(0.3):
             points = np.roll(points, 1, draw.whole(0, 1))
+        return one.put(sets["points"], npy(points))
+    return one.put("claim.json", json.dumps(claim).encode())
+
+
+def other_changes(draw: Draw, one: Bundle) -> Bundle:
+    """Other contrastive sets, another least number or limit, or points that move further or to another group."""
+    claim = json.loads(one.member("claim.json"))
+    sets = claim.get("statement", {})
+    if sets.get("kind") != "contrastive":
+        raise Undrawn("no contrastive set")
+    kind = draw.whole(0, 5)
+    if kind == 0:
+        some = [
+            [],
+            [[]],
+            [[0]],
+            [[1]],
+            [[2]],
+            [[0, 1]],
+            [[1, 2]],
+            [[0, 2]],
+            [[0, 1, 2]],
+            [[0, 0]],
+            [[3]],
+            [[0], [1]],
+            None,
+        ]
+        sets["sets"] = draw.pick(some)
+    elif kind == 1:
+        sets["least"] = draw.pick([0, 1, 2, 3, 4, 5, -1, True, 2.0, None, "2"])
+    elif kind == 2:
+        sets["limit"] = draw.pick([None, "0.1", "0.37500001", "0.5", "9", "0", "-1", "nan"])
+    elif kind == 3 and "rivals" in sets["about"]:
+        sets["about"]["rivals"] = draw.pick([[0], [1], [2], [0, 1], [0, 2], [1, 2], [2, 1], [], [1, 1]])
+    elif kind == 4 and sets["points"] is not None:
+        name, sets["points"], sets["sets"] = sets["points"], None, []
+        sets["least"] = draw.pick([1, 2, 3, 4])
+        one = replace(one, members=[member for member in one.members if member[0] != name])
+    else:
+        x, points = checker.read_array(one.x), np.array(checker.read_array(one.member(sets["points"])))
+        share = np.float32(draw.pick([0, 0.5, 0.9, 0.999, 1.0000001, 1.001, 1.5, -1]))
+        points = x[:, None] + share * (points - x[:, None])
+        if draw.chance(0.3):
+            points = np.roll(points, 1, 0)
         return one.put(sets["points"], npy(points))
     return one.put("claim.json", json.dumps(claim).encode())
 
@@ -501,6 +580,7 @@ CHANGES: dict[str, Change] = {
         *(
             other_statement,
             other_sets,
+            other_changes,
             claim_text,
             tightened,
             array_changed,
@@ -579,6 +659,8 @@ def lie(one: Bundle) -> str:
     x = np.load(io.BytesIO(one.x)).reshape(-1).astype(np.float64)
     if claim["version"] == 5 and claim["statement"]["kind"] == "sufficient":
         return false_set(claim, arrays, one.model, x)
+    if claim["version"] == 5 and claim["statement"]["kind"] == "contrastive":
+        return false_contrast(claim, arrays, one.model, x)
     stated = json.dumps([claim["ball"], claim["groups"], stated_rows(claim, one.model), claim["model"]["prepare"]])
     mask = arrays[claim["groups"]["mask"]].reshape(-1) if claim["groups"] else np.zeros(0, np.int64)
     ends = tuple((name, arrays[name].tobytes()) for name in _named(claim["ball"]) if name in arrays)
@@ -595,35 +677,111 @@ def lie(one: Bundle) -> str:
     return ""
 
 
+@dataclass(frozen=True)
+class Stated:
+    """What a certificate of sets states: its ball, rows, groups and limit, read a second time."""
+
+    claim: dict[str, Any]
+    arrays: dict[str, Array]
+    model: bytes
+    x: Array
+
+    @property
+    def sets(self) -> dict[str, Any]:
+        stated: dict[str, Any] = self.claim["statement"]
+        return stated
+
+    @property
+    def mask(self) -> Array:
+        mask: Array = self.arrays[self.claim["groups"]["mask"]].reshape(-1)
+        return mask
+
+    @property
+    def rows(self) -> list[tuple[dict[int, float], float]]:
+        return stated_rows({**self.claim, "statement": self.sets["about"]}, self.model)
+
+    @property
+    def limit(self) -> Fraction:
+        return Fraction(0) if self.sets["limit"] is None else _number(self.sets["limit"])
+
+    @property
+    def _ends(self) -> tuple[tuple[str, bytes], ...]:
+        named = _named(self.claim["ball"])
+        return tuple((name, self.arrays[name].tobytes()) for name in named if name in self.arrays)
+
+    def reached(self, moves: Array) -> float:
+        """The largest row where some variables alone move."""
+        stated = json.dumps([self.claim["ball"], {"count": 1}, self.rows, self.claim["model"]["prepare"]])
+        still = np.where(moves, 1, 0).astype(np.int64).tobytes()
+        return float(overlaps(stated, self.model, self.x.tobytes(), still, self._ends)[1])
+
+    def is_below(self, most: float) -> bool:
+        """Whether an upper end of the claims is below a number."""
+        claims = self.claim["claims"]
+        held = [claims, *([claims["reals"]] if claims["reals"] else [])]
+        return min(float(self.arrays[pair["upper"]][0]) for pair in held) < most - _SLACK * (1 + abs(most))
+
+    def points(self, count: int) -> Array:
+        """The stored points, in float64."""
+        if not count:
+            return np.zeros((0, len(self.x)))
+        stored = np.moveaxis(self.arrays[self.sets["points"]], -1, 0)
+        return stored.reshape(-1, len(self.x)).astype(np.float64)
+
+    def leaves(self, point: Array, moves: Array) -> bool:
+        """Whether a point moves other variables, or leaves the ball: its box, or the sum of its steps."""
+        ball, x = self.claim["ball"], self.x
+        low, high = _box(ball, x, {name: np.frombuffer(data) for name, data in self._ends})
+        if ((point != x) & ~moves).any() or not ((point >= low - 1e-9) & (point <= high + 1e-9)).all():
+            return True
+        power = {"inf": 0, "1": 1, "2": 2}[ball["norm"]]
+        steps = [abs(Fraction(a) - Fraction(b)) for a, b in zip(point.tolist(), x.tolist(), strict=True)]
+        return bool(power and sum(step**power for step in steps) > _number(ball["eps"]) ** power)
+
+    def largest(self, point: Array, rows: list[tuple[dict[int, float], float]] | None = None) -> Fraction:
+        """The largest row at a point."""
+        return _largest(self.rows if rows is None else rows, self.model, point, self.claim["model"]["prepare"])
+
+
 def false_set(claim: dict[str, Any], arrays: dict[str, Array], model: bytes, x: Array) -> str:
     """The first part of a sufficient set that is false, or nothing."""
-    sets, ball = claim["statement"], claim["ball"]
-    rows, mask = stated_rows({**claim, "statement": sets["about"]}, model), arrays[claim["groups"]["mask"]].reshape(-1)
-    limit = Fraction(0) if sets["limit"] is None else _number(sets["limit"])
+    stated = Stated(claim, arrays, model, x)
+    sets, mask, limit = stated.sets, stated.mask, stated.limit
     moves = np.isin(mask, sets["free"])
-    ends = tuple((name, arrays[name].tobytes()) for name in _named(ball) if name in arrays)
-    prepare = claim["model"]["prepare"]
-    stated = json.dumps([ball, {"count": 1}, rows, prepare])
-    most = float(overlaps(stated, model, x.tobytes(), np.where(moves, 1, 0).astype(np.int64).tobytes(), ends)[1])
+    most = stated.reached(moves)
     if most > float(limit) + _SLACK:
         return f"the free groups {sets['free']} reach {most}, beyond {limit}"
-    held = [claim["claims"], *([claim["claims"]["reals"]] if claim["claims"]["reals"] else [])]
-    if min(float(arrays[pair["upper"]][0]) for pair in held) < most - _SLACK * (1 + abs(most)):
+    if stated.is_below(most):
         return f"an upper end is below {most}"
-    points = np.moveaxis(arrays[sets["points"]], -1, 0).reshape(-1, len(x)) if sets["necessary"] else np.zeros((0, 1))
-    low, high = _box(ball, x, {name: np.frombuffer(data) for name, data in ends})
-    for group, point in zip(sets["necessary"], points, strict=True):
-        value = point.astype(np.float64)
-        away = (value != x) & ~moves & (mask != group)
-        if group in sets["free"] or away.any() or not ((value >= low - 1e-9) & (value <= high + 1e-9)).all():
-            return f"the point {value} of group {group} moves another group, or leaves the ball"
-        power = {"inf": 0, "1": 1, "2": 2}[ball["norm"]]
-        steps = [abs(Fraction(a) - Fraction(b)) for a, b in zip(value.tolist(), x.tolist(), strict=True)]
-        if power and sum(step**power for step in steps) > _number(ball["eps"]) ** power:
-            return f"the point {value} of group {group} is outside the ball"
-        reached = _largest(rows, model, value, prepare)
+    for group, point in zip(sets["necessary"], stated.points(len(sets["necessary"])), strict=True):
+        if group in sets["free"] or stated.leaves(point, moves | (mask == group)):
+            return f"the point {point} of group {group} moves another group, or leaves the ball"
+        reached = stated.largest(point)
         if not reached > limit:
             return f"the point of group {group} reaches {float(reached)}, not more than {limit}"
+    return ""
+
+
+def false_contrast(claim: dict[str, Any], arrays: dict[str, Array], model: bytes, x: Array) -> str:
+    """The first part of contrastive sets that is false, or nothing."""
+    stated = Stated(claim, arrays, model, x)
+    sets, mask, limit, count = stated.sets, stated.mask, stated.limit, claim["groups"]["count"]
+    every = combinations(range(count), min(sets["least"] - 1, count))
+    most = max(stated.reached(np.isin(mask, few)) for few in every)
+    if most > float(limit) + _SLACK:
+        return f"fewer than {sets['least']} groups reach {most}, beyond {limit}"
+    if stated.is_below(most):
+        return f"an upper end is below {most}"
+    for groups, point in zip(sets["sets"], stated.points(len(sets["sets"])), strict=True):
+        if len({*groups}) < len(groups) or stated.leaves(point, np.isin(mask, groups)):
+            return f"the point {point} of the set {groups} moves another group, or leaves the ball"
+        reached, aims = stated.largest(point), sets["about"].get("rivals", [])
+        if not reached > limit:
+            return f"the point of the set {groups} reaches {float(reached)}, not more than {limit}"
+        if len(aims) == 1:
+            leads = [({aims[0]: 1.0, other: -1.0}, 0.0) for other in range(3) if other != aims[0]]
+            if not all(stated.largest(point, [lead]) > 0 for lead in leads):
+                return f"the point of the set {groups} does not have class {aims[0]}"
     return ""
 
 

@@ -68,6 +68,7 @@ class Tally:
     free_groups: int = 0
     necessary_groups: int = 0
     undecided_groups: int = 0
+    contrasts: int = 0  # samples whose contrastive sets were checked
     operations: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     rounding: float = 0.0  # the largest share of its tolerance that a sound result used

@@ -152,6 +152,22 @@ def _cast(f: File, op: str, x: str) -> str:
     return f.add(op, x, to=ELEMENT_TYPES[f.dtype])
 
 
+def _compared(f: File, op: str, x: str) -> str:
+    """Compare two values, entry by entry, and write the answers as two numbers, or compare them with constants."""
+    rows = ints(0, 1, *f.shape(x))
+    other = f.add("Mul", x, np.asarray(f.floats(*f.shape(x))))
+    pair = f.add("Concat", f.add("Reshape", x, rows), f.add("Reshape", other, rows), axis=1)
+    if f.draw.chance(0.5) and op != "Equal":
+        pair = f.add("Softmax", pair, axis=1)
+    best = f.add("ArgMax", pair, axis=1, keepdims=0)
+    if op != "Equal":
+        sides = np.array([f.draw.between(-1, 1), f.draw.between(-1, 1)], f.dtype)
+        return f.add("OneHot", best, ints(2), sides, axis=1)
+    answers = f.add("OneHot", best, ints(2), np.array([0, 1], np.int64), axis=1)
+    wanted = np.asarray(f.draw.whole(0, 2), np.int64)
+    return f.add("Cast", f.add("Equal", answers, wanted), to=ELEMENT_TYPES[f.dtype])
+
+
 def _dropout(f: File, op: str, x: str) -> str:
     return f.add(op, x)
 
@@ -205,6 +221,8 @@ SCALAR_MAKERS: dict[str, Make] = {
     "Shrink": _plain(0.0, 0.5, lambd=[0.5, 1.0], bias=[0.0, 0.5]),
     "Softplus": _plain(0.0, 20.0),
     "Round": _plain(0.0, 0.5, -1.5),
+    **{name: _plain(0.0, 1.0, -1.0) for name in ("Floor", "Ceil", "Sign")},
+    **{name: _plain(0.0, 1.5707963, -1.5707963, 3.1415927) for name in ("Sin", "Cos")},
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
     "HardSigmoid": _plain(0.0, 2.5, -2.5, alpha=[0.2, 1 / 6, 1.0, -0.5], beta=[0.5, 0.0, 2.0]),
     "Swish": _plain(0.0, alpha=[1.0, 1.702, -1.0, 0.0]),
@@ -223,6 +241,7 @@ SCALAR_MAKERS: dict[str, Make] = {
     "Greater": _where,
     "Where": _where,
     "Cast": _cast,
+    **dict.fromkeys(("ArgMax", "OneHot", "Equal"), _compared),
     "Dropout": _dropout,
     "Softmax": _softmax,
     "LogSoftmax": _softmax,

@@ -1,7 +1,8 @@
-"""Sufficient sets of tiny networks: no point may refute a free set, and no necessary group may be free in truth.
+"""Sets of groups of tiny networks: no point may refute a free set, and no necessary group may be free in truth.
 
 Where the exact maximum can be enumerated, the free set's overlap must lie below its bound, the overlap with one more
-group must reach the limit, and no sufficient set may be smaller than a proven least size.
+group must reach the limit, and no sufficient set may be smaller than a proven least size. A changed input must move its
+contrastive set alone and have another class, and no smaller set than proven may change the decision.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from fuzz.hunting.tiny import Tiny, tiny
 from proofmap import Family
 from proofmap.bounds import Backward, Exact
 from proofmap.errors import InputError, ProofmapError
+from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.reason import Reason
 from tests.bounds.setting import BUDGET
 
@@ -42,7 +44,7 @@ def sets(seed: int, tally: Tally) -> Iterator[Finding]:
     drawn, draw = tiny(seed), Draw("sets", seed)
     tally.networks += 1
     try:
-        _Sets(drawn, draw, tally).check()
+        _Sets(drawn, draw, Draw("contrasts", seed), tally).check()
     except Found as finding:
         yield Finding(seed, finding.kind, finding.what, drawn.described)
     except ProofmapError as error:
@@ -57,8 +59,8 @@ def sets(seed: int, tally: Tally) -> Iterator[Finding]:
 class _Sets:
     """One tiny network with the sufficient sets of its samples."""
 
-    def __init__(self, drawn: Tiny, draw: Draw, tally: Tally) -> None:
-        self.draw, self.tally = draw, tally
+    def __init__(self, drawn: Tiny, draw: Draw, contrasts: Draw, tally: Tally) -> None:
+        self.draw, self.tally, self.contrasts = draw, tally, contrasts
         self.graph, self.x = drawn.graph, drawn.x
         self.known = (
             drawn.ball.norm in (1.0, inf) and straight(self.graph) and kinks(self.graph) <= _MAX_ENUMERATED_KINKS
@@ -92,6 +94,51 @@ class _Sets:
             setattr(self.tally, f"{name}_groups", getattr(self.tally, f"{name}_groups") + int(marked.sum()))
         for n in range(len(self.x)):
             self._sample(n, family.pick(torch.tensor([n])), reason.pick(torch.tensor([n])))
+        if self.contrasts.chance(0.5):
+            self._check_changes(family)
+
+    def _check_changes(self, family: Family) -> None:
+        """Find contrastive sets of all samples, and check every claim."""
+        draw = self.contrasts
+        explainer = pm.Contrastive(
+            self.graph,
+            self.ball,
+            groups=self.mask,
+            bounds=Backward() if draw.chance(0.1) else Exact(),
+            rigorous=self.rigorous,
+            seconds=_SECONDS,
+            sets=draw.whole(1, 2),
+            memory=BUDGET,
+            progress=False,
+        )
+        contrast = explainer.explain(self.x).contrast
+        assert contrast is not None
+        self.tally.contrasts += len(self.x)
+        for n in range(len(self.x)):
+            self._changes(n, family.pick(torch.tensor([n])), contrast.pick(torch.tensor([n])))
+
+    def _changes(self, n: int, family: Family, contrast: Contrast) -> None:
+        limit = float(contrast.limit[0])
+        for groups, point, stated in zip(contrast.sets, contrast.points, contrast.values.tolist(), strict=True):
+            delta = (point - self.x[n])[None]
+            if not bool(self._ball(family, groups).contains(delta, _TOLERANCE).all()):
+                raise Found("unsound", "a changed input is outside the ball of its set")
+            value = float(self._value(n, point[None, None]).max())
+            if abs(value - stated) > self._slack(n) or value < limit - self._slack(n):
+                raise Found("unsound", f"a changed input reaches {value:.3g}, stated are {stated:.3g}")
+        groups = contrast.groups
+        if not self.known or groups > _MAX_COUNTED_GROUPS:
+            return
+        for size in range(min(int(contrast.least[0]), groups + 1)):
+            for some in combinations(range(groups), size):
+                moves = torch.zeros(groups, dtype=torch.bool)
+                moves[list(some)] = True
+                self.tally.enumerated += 1
+                truth = largest(self.graph, self._ball(family, moves), self._rows(n), -inf)
+                if truth > limit + self._slack(n):
+                    raise Found(
+                        "unsound", f"{size} groups change the decision, fewer than the proven {contrast.least[0]}"
+                    )
 
     def _sample(self, n: int, family: Family, reason: Reason) -> None:
         free, bound, limit = reason.free[0], float(reason.bound[0]), float(reason.limit[0])

@@ -23,7 +23,7 @@ from proofmap.rules.scalar_lines import Scalar
 PIECEWISE_LINEAR = ("relu", "relu", "relu", "leaky", "clamp", "abs")
 CURVED = (
     *("tanh", "sigmoid", "gelu", "softplus", "silu", "elu", "erf", "softsign", "mish", "hardswish", "square", "exp"),
-    *("log", "sqrt", "reciprocal", "shrink", "threshold", "rsqrt", "round"),
+    *("log", "sqrt", "reciprocal", "shrink", "threshold", "rsqrt", "round", "sin", "cos", "floor", "sign"),
 )
 _CURVED_PERIOD = 40  # networks from one curved function to the next
 
@@ -137,6 +137,8 @@ def _bent(b: Builder, x: str, kind: str, draw: Draw) -> str:
             return scalar_functions.round_steps(
                 b, "a", x, draw.pick([0.25, 0.5]), *draw.pick([(-inf, inf), (-3.0, 4.0)])
             )
+        case "sign":
+            return scalar_functions.sign(b, "a", x, draw.pick([0.0, 1.0]))
         case "log" | "sqrt" | "reciprocal" | "rsqrt":  # defined for numbers above 0
             return b.add_node("a", kind, [b.affine("d", b.add_node("e", "abs", [x]), scalar(1.0), scalar(0.3))])
         case _:

@@ -216,6 +216,8 @@ SCALAR_MAKERS: dict[str, Make] = {
     **{f"aten.{name}.default": plain() for name in ("clone", "alias", "contiguous", "detach", "lift_fresh_copy")},
     **{f"aten.{name}.default": plain(0.0) for name in ("neg", "exp")},
     "aten.round.default": plain(0.0, 0.5, -1.5),
+    **{f"aten.{name}.default": plain(0.0, 1.0, -1.0) for name in ("floor", "ceil", "trunc", "sign", "sgn")},
+    **{f"aten.{name}.default": plain(0.0, 1.5707963, -1.5707963, 3.1415927) for name in ("sin", "cos")},
     "aten.relu6.default": plain(0.0, 6.0, 3.0),
     "aten.log_sigmoid.default": plain(0.0, -20.0),
     "aten.rrelu.default": _with((0.0,), [0.1, -0.5], [0.3, 1.5], [False]),

@@ -37,6 +37,8 @@ CURVES: dict[str, Callable[[Any], Any]] = {
     "mish": lambda x: x * mpmath.tanh(_softplus(x)),
     "hardswish": lambda x: x * min(max(x + 3, 0), 6) / 6,
     "softplus": _softplus,
+    "sin": mpmath.sin,
+    "cos": mpmath.cos,
 }
 
 

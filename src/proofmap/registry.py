@@ -31,7 +31,7 @@ class MetricEntry:
     """The location and the subject of a metric. The tests compare them with the class."""
 
     path: str  # "module:Class", the module relative to proofmap.metrics
-    maps: bool = True  # True: it measures the maps of any method; False: proven overlaps or sufficient sets
+    maps: bool = True  # True: it measures the maps of any method; False: proven overlaps or sets
 
     @property
     def kind(self) -> type[Any]:
@@ -120,5 +120,7 @@ METRIC_ENTRIES: Mapping[str, MetricEntry] = MappingProxyType(
         "reason-size": MetricEntry("reason_metrics:ReasonSize", maps=False),
         "reason-undecided": MetricEntry("reason_metrics:ReasonUndecided", maps=False),
         "reason-seconds": MetricEntry("reason_metrics:ReasonSeconds", maps=False),
+        "contrast-size": MetricEntry("reason_metrics:ContrastSize", maps=False),
+        "contrast-proven": MetricEntry("reason_metrics:ContrastProven", maps=False),
     }
 )

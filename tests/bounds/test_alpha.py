@@ -96,6 +96,10 @@ CHOICES: dict[str, Callable[[], nn.Module]] = {
     "rsqrt": lambda: between(lambda: Apply(torch.rsqrt), 0.3, 2.0),
     "reciprocal": lambda: between(lambda: Apply(torch.reciprocal), 0.3, 2.0),
     "round": lambda: between(lambda: Apply(torch.round), 4.0),
+    "floor": lambda: between(lambda: Apply(torch.floor), 4.0),
+    "sign": lambda: between(lambda: Apply(torch.sign), 2.0),
+    "sin": lambda: between(lambda: Apply(torch.sin), 3.0),
+    "cos": lambda: between(lambda: Apply(torch.cos), 3.0),
     "product": lambda: nn.Sequential(
         Join(torch.mul, nn.Linear(4, 8), nn.Linear(4, 8)), Join(torch.mul, nn.Linear(8, 3), nn.Linear(8, 3))
     ),

@@ -124,23 +124,23 @@ class Twice(nn.Module):
         self.layer, self.head = nn.Linear(16, 16), nn.Linear(16, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.layer(self.layer(x.flatten(1)).sin()))
+        logits: Tensor = self.head(self.layer(self.layer(x.flatten(1)).sinh()))
         return logits
 
 
 def test_a_module_called_twice_is_read_at_the_right_call() -> None:
     model = seeded(Twice)
     graph = pm.trace(model, X)
-    assert [node.name for node in graph.nodes] == ["input", "sin", "layer", "head"]
+    assert [node.name for node in graph.nodes] == ["input", "sinh", "layer", "head"]
     with torch.no_grad():
         torch.testing.assert_close(graph(X), model(X))
 
 
 REFUSED = {
-    "beside others": (lambda x: (x.sin() if float(x.detach().sum()) > 1 else x.cos()).flatten(1), "beside others"),
+    "beside others": (lambda x: (x.sinh() if float(x.detach().sum()) > 1 else x.cosh()).flatten(1), "beside others"),
     "random": (lambda x: nn.functional.dropout(x.flatten(1), 0.5, training=True), "random numbers"),
-    "not a tensor": (lambda x: [row.sin() if float(row.detach().sum()) > 8 else row for row in x], "output is a list"),
-    "a map": (lambda x: torch.stack([r.sin() if float(r.detach().sum()) > 8 else r for r in x]), r"\(N, 4, 4\)"),
+    "not a tensor": (lambda x: [row.sinh() if float(row.detach().sum()) > 8 else row for row in x], "output is a list"),
+    "a map": (lambda x: torch.stack([r.sinh() if float(r.detach().sum()) > 8 else r for r in x]), r"\(N, 4, 4\)"),
 }
 
 
@@ -189,7 +189,7 @@ def test_the_error_for_bounds_of_a_file_names_the_operations_and_alternatives(tm
     graph = file_graph(tmp_path)
     with pytest.raises(UnsupportedError) as caught:
         pm.overlap(graph, X, pm.Ball(0.01))
-    assert dict(caught.value.nodes) == {"wave": "Sin", "sign": "Sign"}
+    assert dict(caught.value.nodes) == {"wave": "Sinh", "sign": "Tan"}
     for part in ("HybridEVA(split='meet')", "EmpiricalEVA", "rise, occlusion"):
         assert part in str(caught.value)
     assert "GreedyAS" not in str(caught.value)
@@ -207,7 +207,7 @@ def test_the_hash_of_a_file_depends_on_its_content(tmp_path: Path) -> None:
     model = foreign_file()
     one = hash_graph(loaded(model, tmp_path))
     assert one == hash_graph(loaded(model, tmp_path))
-    model.graph.node[1].op_type = "Cos"
+    model.graph.node[1].op_type = "Cosh"
     assert one != hash_graph(loaded(model, tmp_path))
 
 
@@ -225,7 +225,7 @@ def test_a_file_without_gradients_says_which_methods_work(tmp_path: Path) -> Non
     ]
     for call in calls:
         with pytest.raises(
-            ModelError, match=r"needs gradients.*Sin \(node 'wave'\), Sign \(node 'sign'\).*EmpiricalEVA, rise.*occl"
+            ModelError, match=r"needs gradients.*Sinh \(node 'wave'\), Tan \(node 'sign'\).*EmpiricalEVA, rise.*occl"
         ):
             call()
 
@@ -234,7 +234,7 @@ def test_a_file_that_mixes_samples_is_refused(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("ReduceMean", ["x"], ["m"], name="mean", axes=[0]),
         helper.make_node("Sub", ["x", "m"], ["d"], name="less"),
-        helper.make_node("Sin", ["d"], ["y"], name="wave"),
+        helper.make_node("Sinh", ["d"], ["y"], name="wave"),
     ]
     with pytest.raises(ModelError, match=r"ReduceMean \(node 'mean'\) mixes the samples of a batch"):
         loaded(make(nodes, ("n", 4)), tmp_path)
@@ -265,7 +265,7 @@ def test_attention_in_a_file_is_named(tmp_path: Path) -> None:
         helper.make_node("MatMul", ["s", "b"], ["m"], name="meet"),
         helper.make_node("Atan", ["m"], ["n"], name="bend"),
         helper.make_node("Softmax", ["n"], ["w"], name="weigh"),
-        helper.make_node("Sin", ["w"], ["p"], name="wave"),
+        helper.make_node("Sinh", ["w"], ["p"], name="wave"),
         helper.make_node("TopK", ["p", "two"], ["v", "i"], name="best"),
         helper.make_node("Cast", ["i"], ["c"], to=TensorProto.FLOAT),
         helper.make_node("Add", ["v", "c"], ["q"], name="sum"),
@@ -274,12 +274,12 @@ def test_attention_in_a_file_is_named(tmp_path: Path) -> None:
     graph = loaded(make(nodes, ("n", 4, 4), {"two": ints(2)}), tmp_path)
     with pytest.raises(UnsupportedError) as caught:
         bounded(graph)
-    assert caught.value.nodes == (("bend", "Atan"), ("wave", "Sin"), ("best", "TopK"))
+    assert caught.value.nodes == (("bend", "Atan"), ("wave", "Sinh"), ("best", "TopK"))
 
 
 @pytest.mark.parametrize("constants", [False, True])
 def test_a_file_that_takes_too_much_memory_is_not_run(constants: bool, tmp_path: Path) -> None:
-    first = helper.make_node("Sin", ["x"], ["s"], name="wave")
+    first = helper.make_node("Sinh", ["x"], ["s"], name="wave")
     grown = [helper.make_node("Tile", ["s", "huge"], ["y"], name="grow")]
     if constants:
         grown = [
@@ -292,7 +292,7 @@ def test_a_file_that_takes_too_much_memory_is_not_run(constants: bool, tmp_path:
 
 def test_without_onnxruntime_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
-    with pytest.raises(UnsupportedError, match=r"Sin \(node 'wave'\), Sign \(node 'sign'\).*'proofmap\[onnx\]'"):
+    with pytest.raises(UnsupportedError, match=r"Sinh \(node 'wave'\), Tan \(node 'sign'\).*'proofmap\[onnx\]'"):
         file_graph(tmp_path)
 
 

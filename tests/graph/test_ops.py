@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules import activation
 
 from proofmap.graph import Graph, Node
+from proofmap.graph.builder.output_shapes import output_shape
 from proofmap.graph.ops import LINEAR, OPERATIONS, compute, reach
 from proofmap.graph.receptive_fields import no_window
 from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
@@ -41,6 +42,13 @@ def nodes() -> list[tuple[Node, list[tuple[int, ...]]]]:
 
 def test_every_operation_has_a_rule_and_every_rule_an_operation() -> None:
     assert {*OPERATIONS} - APART == {*RULES}
+
+
+def test_new_nodes_have_the_shapes_of_their_values() -> None:
+    for node, shapes in nodes():
+        if node.op != "change":
+            value = compute(node, *(torch.zeros(3, *shape, dtype=torch.float64) for shape in shapes))
+            assert output_shape(node, shapes) == tuple(value.shape[1:]), node
 
 
 def test_every_operation_is_among_the_models() -> None:

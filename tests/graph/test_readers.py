@@ -305,20 +305,20 @@ class Odd(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.act(self.norm(self.first(x)).atan())
-        largest, where = h.cumprod(1).unsqueeze(2).repeat(1, 1, 2).sin().max(2)
+        largest, where = h.cumprod(1).unsqueeze(2).repeat(1, 1, 2).sinh().max(2)
         product: Tensor = self.attend(largest) * h + where
         return product**20
 
 
 ODD = [
-    node("Cos", ["x"], ["a"], name="first"),
+    node("Cosh", ["x"], ["a"], name="first"),
     node("Relu", ["a"], ["b"]),
     node("Pow", ["b", "many"], ["c"], name="power"),
     node("Einsum", ["c", "c", "c"], ["d"], name="product", equation="ni,ni,ni->ni"),
     node("NonZero", ["d"], ["e"], name="places"),  # its shape is unknown, and later nodes are still searched
     node("Cast", ["e"], ["f"], to=TensorProto.FLOAT),
     node("Transpose", ["f"], ["t"], perm=[1, 0]),
-    node("Sin", ["t"], ["g"], name="wave"),
+    node("Sinh", ["t"], ["g"], name="wave"),
     node("Mul", ["c", "b"], ["h"], name="times"),
     node("LogSoftmax", ["h"], ["i"], name="probabilities"),
     node("Gelu", ["i"], ["j"], name="other", domain="com.microsoft"),
@@ -343,7 +343,7 @@ class Foreign(File):
                 {
                     "atan": "aten.atan",
                     "cumprod": "aten.cumprod",
-                    "sin": "aten.sin",
+                    "sinh": "aten.sinh",
                     "getitem_1": "getitem of the positions of a maximum",
                     "pow_1": "aten.pow.Tensor_Scalar with exponent 20",
                 },
@@ -351,11 +351,11 @@ class Foreign(File):
             (
                 Foreign(ODD, {"many": np.asarray(np.float32(20))}, opset=18),
                 {
-                    "first": "Cos",
+                    "first": "Cosh",
                     "power": "Pow with exponent 20",
                     "product": "Einsum of several computed values",
                     "places": "NonZero",
-                    "wave": "Sin",
+                    "wave": "Sinh",
                     "other": "com.microsoft.Gelu",
                 },
             ),

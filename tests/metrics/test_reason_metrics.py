@@ -1,5 +1,6 @@
 """Metrics of sufficient sets, and the size of the set in the order of a map."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import nn
 import proofmap as pm
 from proofmap.errors import InputError
 from proofmap.explainers.upsampling import group_means
-from proofmap.metrics import ReasonSeconds, ReasonSize, ReasonUndecided, SufficientSize
+from proofmap.metrics import ContrastProven, ContrastSize, ReasonSeconds, ReasonSize, ReasonUndecided, SufficientSize
 
 BALL, CELLS = pm.Ball(0.3, domain=(0.0, 1.0)), pm.groups.columns()
 
@@ -63,6 +64,26 @@ def test_a_comparison_has_columns_for_the_sets(model: nn.Module) -> None:
     assert "sufficient-size" in table.values["gradient"]
     with pytest.raises(InputError, match=r"it measures sufficient sets: add .sufficient. or pm\.Sufficient"):
         pm.compare(model, X, ["saliency"], ["reason-size"], ball=BALL, progress=False)
+
+
+def test_contrastive_sets_have_metrics(model: nn.Module) -> None:
+    contrast = pm.Contrastive(model, BALL, groups=CELLS, progress=False).explain(X).contrast
+    assert contrast is not None
+    sizes = [size if found else 7 for size, found in zip(contrast.size.tolist(), contrast.found.tolist(), strict=True)]
+    assert ContrastSize()(model, X, None, contrast).tolist() == sizes
+    open_ = replace(contrast, least=torch.ones_like(contrast.least))
+    assert ContrastProven()(model, X, None, contrast).tolist() == [1.0, 1.0, 1.0]
+    assert ContrastProven()(model, X, None, open_).tolist() == [float(size == 1) for size in sizes]
+    metrics: list[Any] = ["contrast-size", "contrast-proven", "reason-size"]
+    methods: dict[str, Any] = {"changes": pm.Contrastive(model, BALL, groups=CELLS), "sets": pm.Sufficient(model, BALL)}
+    table = pm.compare(model, X, methods, metrics, ball=BALL, progress=False)
+    np.testing.assert_array_equal(table.values["changes"]["contrast-size"], sizes)
+    assert "reason-size" not in table.values["changes"]
+    assert "contrast-size" not in table.values["sets"]
+    with pytest.raises(InputError, match=r"it measures contrastive sets: add .contrastive. or pm\.Contrastive"):
+        pm.compare(model, X, ["saliency"], ["contrast-size"], ball=BALL, progress=False)
+    with pytest.raises(InputError, match="got the sets of 3 samples, expected those of the 2 in x"):
+        ContrastSize()(model, X[:2], None, contrast)
 
 
 def test_one_search_serves_all_metrics_of_the_sets(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import io
 import json
 import zipfile
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +146,8 @@ def sufficient_members(
         moves = np.isin(mask, [*fields["free"], group])
         points = _points_of_ball(question, ball, moves, group)
         points = points[question.inside(points, np.tile(moves.reshape(1, -1), (len(points), 1)))]
-        reached = statement.reached(network, question, points, reals=True)
-        if reached.max(initial=-1.0) > float(statement.most):
+        reached = statement.held.reached(network, question, points, reals=True)
+        if reached.max(initial=-1.0) > float(statement.held.most):
             found[group] = points[reached.argmax()]
     arrays: dict[str, Array] = {}
     if found:
@@ -172,6 +172,59 @@ def reason_members(
     stated = {"version": 5, "model": named, "statement": fields}
     members = _packed(network, question, x, mask, ball, stated)
     return {**members, **{name: npy(array) for name, array in arrays.items()}}
+
+
+def contrastive_members(
+    model: Path, x: Array, mask: Array, about: dict[str, Any], ball: dict[str, Any] = BALL, limit: str | None = None
+) -> dict[str, bytes]:
+    """A certificate of a contrastive set, version 5: sets are tried by size, with points that are found by chance."""
+    network = checker.read_network(model, x.shape)
+    fields: dict[str, Any] = {"kind": "contrastive", "about": about, "sets": [], "points": None, "limit": limit}
+    count, least = int(mask.max()) + 1, 1
+    while least <= count:
+        statement = _contrastive(network, {**fields, "least": least + 1})
+        question = statement.ask(x, ball, mask, count)
+        if not statement.holds(checker.Prover(network, question).derive(proof_of(network, question))[0, 0]):
+            break
+        least += 1
+    fields["least"], arrays = least, dict[str, Array]()
+    statement = _contrastive(network, fields)
+    question = statement.ask(x, ball, mask, count)
+    every = [list(some) for size in range(1, count + 1) for some in combinations(range(count), size)]
+    for seed, some in enumerate(every):
+        moves = np.isin(mask, some)
+        points = _points_of_ball(question, ball, moves, seed)
+        points = points[question.inside(points, np.tile(moves.reshape(1, -1), (len(points), 1)))]
+        shown = statement.broken(network, question, points, reals=True)
+        if shown.any():
+            fields |= {"sets": [some], "points": "changed.npy"}
+            arrays["changed.npy"] = points[shown.argmax()][..., None]
+            break
+    return changed_members(model, x, mask, fields, arrays, ball)
+
+
+def changed_members(
+    model: Path,
+    x: Array,
+    mask: Array,
+    fields: dict[str, Any],
+    arrays: dict[str, Array],
+    ball: dict[str, Any] = BALL,
+) -> dict[str, bytes]:
+    """A certificate of given contrastive sets, whose ends are those that follow, whatever they prove."""
+    network = checker.read_network(model, x.shape)
+    about = _contrastive(network, {**fields, "sets": []}).about
+    question = checker.Question(x, ball, mask, int(mask.max()) + 1, about, few=fields["least"] - 1)
+    named = {"sha256": _hash(model.read_bytes()), "prepare": None, "exported_from": None}
+    stated = {"version": 5, "model": named, "statement": fields}
+    members = _packed(network, question, x, mask, ball, stated)
+    return {**members, **{name: npy(array) for name, array in arrays.items()}}
+
+
+def _contrastive(network: checker.Network, fields: dict[str, Any]) -> checker.ContrastiveSet:
+    statement = checker.read_statement({"version": 5, "statement": dict(fields)}, network)
+    assert isinstance(statement, checker.ContrastiveSet)
+    return statement
 
 
 def _sufficient(network: checker.Network, fields: dict[str, Any]) -> checker.SufficientSet:

@@ -85,7 +85,7 @@ WRONG: list[tuple[Fields, str]] = [
     ({"about": {**ABOUT, "rivals": [1, 1]}}, "one comes twice"),
     ({"about": {**ABOUT, "rivals": [0, 1]}}, "one comes twice"),
     ({"about": {**ABOUT, "rivals": None}}, "one comes twice"),
-    ({"about": {**ABOUT, "free": [0]}}, "not about a class and all other classes"),
+    ({"about": {**ABOUT, "free": [0]}}, "other fields than target, rivals and classes"),
     ({"about": {**ABOUT, "classes": checker.ONE_OUTPUT}}, "what the classes of this network are"),
     ({"about": {**ABOUT, "kind": "sufficient"}}, "about nothing that is known"),
     ({"about": None}, "about nothing that is known"),
@@ -276,7 +276,7 @@ def test_a_tie_breaks_nothing(more: float, where: str | None, folder: Path) -> N
 def test_a_row_at_the_limit_does_not_break_it() -> None:
     about = checker.Decision(0, [1])
     for limit, least in ((None, 0.0), ("0.5", 0.5)):
-        sets = checker.SufficientSet(about, [], [], None, limit)
+        sets = checker.Held(about, limit)
         ends = np.array([least, np.nextafter(least, 1.0), -1.0, np.nan, np.inf, -np.inf])
         assert sets.breaks(ends).tolist() == [False, True, False, False, False, False]
         assert sets.breaks(ends, 2.0**-16).tolist() == [False] * 6

@@ -178,6 +178,23 @@ def test_a_label_stays_the_same(tmp_path: Path, *, sigmoid: bool) -> None:
     assert f"and output 0 is {where[1]} {'0.5' if sigmoid else '0'} there" in second
 
 
+@pytest.mark.parametrize(("seed", "eps"), [(6, 0.5), (8, 0.3), (11, 0.5)])
+def test_trees_prove_a_label_behind_a_sigmoid(seed: int, eps: float, tmp_path: Path) -> None:
+    """Trees split the ReLUs, and the sigmoid of the largest logit is the largest probability."""
+    model, x = network(seed), inputs(seed)
+    e = explained(nn.Sequential(*model, nn.Sigmoid()).eval(), pm.Ball(eps), x, objective=Label(0))
+    assert e.reason is not None
+    made = e.certificate(progress=False)
+    claim = checked(made, tmp_path)
+    assert claim.decided(0)
+    assert "tree" in {name.removesuffix(".npy") for name in made.arrays}
+    moves = e.reason.free[0][GROUPS[0]]
+    ends = [(x + side * moves)[0].double().numpy() for side in (-eps, eps)]
+    side = 1 if exact_logits(model, x[0])[0] < 0 else -1  # the label is off, or on
+    logit = exact_maximum(layers_of(model), side * np.eye(3)[0], *ends)[0]
+    assert 1 / (1 + np.exp(-logit)) - 0.5 <= claim.upper(1) <= claim.upper(0) < 0
+
+
 def test_a_softmax_at_the_end_is_taken_off(tmp_path: Path) -> None:
     model, x = network(4), inputs(4)
     soft = nn.Sequential(*model, nn.Softmax(1)).eval()

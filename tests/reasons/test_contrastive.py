@@ -43,8 +43,10 @@ def test_the_set_is_the_smallest_that_changes_the_decision(
         return
     assert int(contrast.size) == int(contrast.least) == min(changing)
     assert truth[tuple(contrast.moved[0].tolist())] > 0
+    if not share:
+        assert bool(contrast.counted[0]) == (int(contrast.least) > 1)
     point = contrast.point(0)
-    assert int(model(point[None]).argmax()) != int(model(x).argmax())
+    assert int(model(point[None]).argmax()) == int(contrast.reached[0]) != int(model(x).argmax())
     moved = (point - x[0]).abs()
     assert float(moved.max()) <= EPS
     assert not bool(moved[~contrast.moved[0][MASK]].any())

@@ -17,7 +17,7 @@ from proofmap.errors import FileError
 from proofmap.report import report
 from proofmap.runs import Results, run
 from proofmap.runs.chunk import Array
-from proofmap.runs.reason_results import REASON_POINTS, ReasonTotals, read_reason, reason_faults
+from proofmap.runs.sets.reason_results import REASON_POINTS, ReasonTotals, read_reason, reason_faults
 from proofmap.runs.totals import total
 from proofmap.sources import Model, Preparation
 from tests.report.markup import faults

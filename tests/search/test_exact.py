@@ -23,7 +23,7 @@ from proofmap.search.exact import ExactBounds, exact_bounds
 from proofmap.verify.objective import Objective, forms_of
 from proofmap.verify.overlap import Overlap
 from tests.bounds.setting import BUDGET
-from tests.models import MODELS, graph_of
+from tests.models import MODELS, Join, graph_of
 from tests.search.setting import BALLS, GAP, MASK, exact_overlaps, hidden_of, network
 
 pytestmark = pytest.mark.slow  # some forty seconds
@@ -288,12 +288,31 @@ def test_a_table_of_six_columns_is_closed(monkeypatch: pytest.MonkeyPatch) -> No
     assert float(rows.max()) <= float(over.full) < float(pm.overlap(graph, x, ball).full) - GAP
 
 
-def test_networks_without_units_keep_the_bound_of_one_walk() -> None:
+def test_networks_without_units_are_split_at_the_inputs_of_their_operations() -> None:
     case = MODELS["max_pool2d padded"]
     graph, x = graph_of(case, torch.float64), case.inputs(1, torch.float64)
     over = pm.overlap(graph, x, pm.Ball(0.1), bounds=Exact(seconds=1))
-    assert torch.equal(over.full, pm.overlap(graph, x, pm.Ball(0.1)).full)
-    assert float(over.full_lower) <= float(over.full)
+    assert float(over.full_lower) <= float(over.full) <= float(pm.overlap(graph, x, pm.Ball(0.1)).full)
+
+
+@pytest.mark.parametrize("rigorous", [False, True])
+def test_gates_are_searched_for_all_members(rigorous: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products have no units. With more inputs than boxes split, entries of hidden nodes are split."""
+    monkeypatch.setattr(module, "_MAX_BOX_VARIABLES", 3)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        gated = Join(torch.mul, nn.Sequential(nn.Linear(4, 3), nn.Sigmoid()), nn.Linear(4, 3))
+        graph = pm.trace(nn.Sequential(gated, nn.Linear(3, 3)).double(), inputs())
+    ball = pm.Ball(0.3)
+    over = pm.overlap(graph, inputs(), ball, groups=MASK, bounds=Exact(gap=0.05), rigorous=rigorous)
+    plain = pm.overlap(graph, inputs(), ball, groups=MASK, rigorous=rigorous)
+    lower, upper = sides(over)
+    assert bool((upper - lower <= 0.05).all())
+    assert float(plain.full - over.full) > 0.01
+    rows = forms_of(graph(inputs()), over.target, None, "margin")[0]
+    drawn = ball.at(inputs(), MASK).split().sample(300, torch.Generator().manual_seed(0))
+    for member, delta in enumerate(drawn.unbind(1)):
+        assert float((graph(inputs() + delta) @ rows.T).max()) <= float(upper[0, member]), member
 
 
 def test_a_sum_of_two_bounds_cannot_be_searched() -> None:

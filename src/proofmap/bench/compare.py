@@ -19,6 +19,8 @@ from proofmap.explainers.attribution.attributor import Attributor
 from proofmap.explainers.baselines import Baseline
 from proofmap.explainers.batching import ball_of_samples
 from proofmap.explainers.explained_ball import default_ball
+from proofmap.explainers.methods.contrastive import Contrastive
+from proofmap.explainers.methods.set_explainer import SetExplainer
 from proofmap.explainers.methods.sufficient import Sufficient
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.classes import require_classes, target_of
@@ -32,6 +34,7 @@ from proofmap.metrics import METRICS, FunctionMetric, Metric
 from proofmap.metrics.function_metric import MetricFunction
 from proofmap.metrics.randomisation import Remade
 from proofmap.metrics.validation import check_groups
+from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.reason import Reason
 from proofmap.registry import EXPLAINER_ENTRIES
 from proofmap.runtime.progress_bar import ProgressBar
@@ -48,6 +51,7 @@ _MISSING_SUBJECTS = {  # why a metric applies to none of the methods
     "network: add a name such as 'saliency', or an explainer such as pm.EVA(model, ball)",
     "overlap": "it measures the proven overlap of a ball: add 'eva' or pm.EVA(model, ball)",
     "reason": "it measures sufficient sets: add 'sufficient' or pm.Sufficient(model, ball)",
+    "contrast": "it measures contrastive sets: add 'contrastive' or pm.Contrastive(model, ball)",
 }
 
 
@@ -277,8 +281,8 @@ def values_of(
         subject = _remade(attributor)
     elif metric.subject == "overlap" and isinstance(attributor, Explainer):
         subject = attributor.explain(x, target).overlap
-    elif isinstance(attributor, Sufficient) and metric.subject == "reason":
-        subject = _reason_of(attributor, x, target)
+    elif metric.subject in ("reason", "contrast") and isinstance(attributor, Sufficient | Contrastive):
+        subject = _sets_of(attributor, x, target)
     values: Values = metric(model, x, target, subject).double().cpu().numpy().astype(np.float64)
     return values
 
@@ -287,21 +291,22 @@ def _applies(metric: Metric[Any], attributor: Attributor) -> bool:
     """Return whether the metric has a value for the method."""
     if metric.subject == "method":  # any other method cannot be created for another network
         return isinstance(attributor, Explainer | Baseline)
-    if metric.subject == "reason":
-        return isinstance(attributor, Sufficient)
+    if metric.subject in ("reason", "contrast"):
+        return isinstance(attributor, Sufficient if metric.subject == "reason" else Contrastive)
     return metric.subject != "overlap" or (isinstance(attributor, Explainer) and _proves(attributor))
 
 
-_LAST_REASONS: WeakKeyDictionary[Sufficient, tuple[Tensor, Tensor, Reason]] = WeakKeyDictionary()
+_LAST_SETS: WeakKeyDictionary[SetExplainer, tuple[Tensor, Tensor, Reason | Contrast]] = WeakKeyDictionary()
 
 
-def _reason_of(attributor: Sufficient, x: Tensor, target: Tensor) -> Reason:
-    """Return the sufficient sets of x. Several metrics of the same samples use one search."""
-    known = _LAST_REASONS.get(attributor)
+def _sets_of(attributor: Sufficient | Contrastive, x: Tensor, target: Tensor) -> Reason | Contrast:
+    """Return the sets of x. Several metrics of the same samples use one search."""
+    known = _LAST_SETS.get(attributor)
     if known is None or known[0] is not x or not torch.equal(known[1], target):
-        reason = attributor.explain(x, target).reason
-        assert reason is not None
-        _LAST_REASONS[attributor] = known = (x, target, reason)
+        found = attributor.explain(x, target)
+        sets = found.reason if found.contrast is None else found.contrast
+        assert sets is not None
+        _LAST_SETS[attributor] = known = (x, target, sets)
     return known[2]
 
 

@@ -54,14 +54,24 @@ def backsubstitute_with_errors(
     relaxations: Mapping[str, Pullable],
     watch: Callable[[Node, Form], object],
     rounding: ExactArithmetic,
+    added: Mapping[str, Tensor] | None = None,
 ) -> tuple[dict[str, AnyForm], Tensor, Tensor]:
-    """Substitute forms back as `backsubstitute` does, and return (forms, biases without errors, errors), (K,) each."""
+    """Substitute forms back as `backsubstitute` does, and return (forms, biases without errors, errors), (K,) each.
+
+    added: dense forms (K, *shape) of the values of some nodes, which are added to the rows. A form of a node that the
+    rows do not pass is left out.
+    """
     paid: dict[str, int] = {}  # nodes whose rounding errors are already included in a relaxation
     bias = (form.values if isinstance(form, WindowForms) else form).new_zeros(len(form))
     error = torch.zeros_like(bias)
 
     def step(node: Node, form: Any) -> tuple[Any, ...] | None:
         nonlocal bias, error
+        if added is not None and (more := added.get(node.name)) is not None:
+            # The lines of the node's reader do not pay for the rounding errors of the added form.
+            error = error + rounding.row_error(node, more, owner, first=False, paid_products=-1)
+            form = (form.dense() if isinstance(form, WindowForms) else form) + more
+            add_joined_errors(node.name, form)
         watch(node, form)
         rule = RULES[node.op]
         offset: Tensor | None

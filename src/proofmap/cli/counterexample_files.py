@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 from torch import Tensor
 
 from proofmap.cli.options.shared_options import make_folder
@@ -69,6 +68,8 @@ def _draw(file: Path, point: Tensor, preparation: Preparation) -> str | None:
     """Draw the point and return the file's name; None if the point is not a picture."""
     if point.ndim != 3 or point.shape[0] not in (1, 3):
         return None
+    from PIL import Image
+
     low, high = preparation.range
     shades = ((point.cpu().double() - low) / (high - low) * 255).round().clamp(0, 255)
     pixels = shades.byte().permute(1, 2, 0).numpy()

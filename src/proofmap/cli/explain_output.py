@@ -9,7 +9,7 @@ from typing import Any
 
 from proofmap.cli.options import shared_options as o
 from proofmap.cli.options.samples_and_balls import SampleInBall
-from proofmap.cli.reason_output import reason_line, reason_record
+from proofmap.cli.reason_output import contrast_line, contrast_record, reason_line, reason_record
 from proofmap.explainers import Explanation, Origin
 from proofmap.explainers.statements.explained_verdict import bounds_text, verdict_of
 from proofmap.explainers.statements.proven_ranks import MAX_LARGEST, ranks, searched
@@ -60,6 +60,8 @@ def line(case: SampleInBall, e: Explanation, model: Model) -> str:
     aim, verdict = model.title(int(e.target)), verdict_of(e)
     if e.reason is not None:
         return reason_line(case.name, decided(case, e, model), e, _ball(case, e))
+    if e.contrast is not None:
+        return contrast_line(case.name, decided(case, e, model), e, _ball(case, e), model.title)
     subject, answer = f"{case.name}: {decided(case, e, model)}", sentence(verdict, _ball(case, e), aim=aim)
     if verdict.kind == "own":
         return f"{subject}; {answer}"
@@ -118,6 +120,7 @@ def record(case: SampleInBall, e: Explanation, model: Model, file: Path, picture
         "picture": None if picture is None else str(picture),
         "largest": _largest(e),
         **({} if e.reason is None else {"reason": reason_record(e)}),
+        **({} if e.contrast is None else {"contrast": contrast_record(e, model.title)}),
     }
 
 

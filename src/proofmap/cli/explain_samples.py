@@ -41,7 +41,7 @@ class ExplainTask:
         subject: Subject,
         ball: o.BallOptions,
         limit: int | None,
-        target: str | None,
+        target: Mapping[str, str | None] | str | None,
         out: Path,
         *,
         default: str | None = "auto",
@@ -49,11 +49,13 @@ class ExplainTask:
     ) -> ExplainTask:
         """Read the model and the samples, before any work starts.
 
-        default: the radius if none is given. labelled: whether labels are classes of the model.
+        target: the class, or a mapping from the option that gives it. default: the radius if none is given. labelled:
+        whether labels are classes of the model.
         """
         model, cases = read_cases(subject, ball, default=default if labelled else None, limit=limit)
         cases = cases if labelled else [replace(case, label=None) for case in cases]
-        return cls(model, cases, graphs(cases, model), o.class_of(target, model.classes), out)
+        ((option, text),) = (target if isinstance(target, Mapping) else {"--target": target}).items()
+        return cls(model, cases, graphs(cases, model), o.class_of(text, model.classes, option), out)
 
     def named_cases(self) -> Iterator[tuple[SampleInBall, str]]:
         """Create the folder, and yield each sample with the stem of its files."""

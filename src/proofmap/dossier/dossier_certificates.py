@@ -76,6 +76,12 @@ class RunCertificates:
                 "a new folder",
                 arguments=("certified",),
             )
+        method = results.about["job"]["method"]
+        if method in ("sufficient", "contrastive"):
+            raise FileError(
+                f"the certificates of {folder} are about {method} sets, expected those of decisions for a dossier: run "
+                "with --method eva"
+            )
         path = path_inside(folder, INDEX)
         if hash_file(path) != results.manifest.certificates:
             raise _changed(path, results.manifest.certificates)

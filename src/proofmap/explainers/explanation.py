@@ -292,7 +292,7 @@ class Explanation:
         interval of the true score, whether it is `proven` to differ from 0, the standard error of a mean over draws,
         the rank (1 for the largest score; by absolute value if scores are signed), the classes and the method. An end
         that is not proven is infinite. A group without variables in a sample has no row there. Sufficient sets add the
-        columns `kept`, `necessary` and `undecided`.
+        columns `kept`, `necessary` and `undecided`; contrastive sets add `changed`, the groups of the smallest set.
 
         columns: the names of the variables of a flat input, for the column `name`. pandas has to be installed.
         """
@@ -316,6 +316,8 @@ class Explanation:
         Otherwise the network is exported, and `Certificate.exported` states the hashes of both. With an objective
         `Output` it states limits of this output, and with `Label` whether the label is on or off in the whole ball.
         For pm.Sufficient it states the free groups, and for each necessary group a point that the checker bounds again.
+        For pm.Contrastive it states the sets with their points, and the largest number of groups for which it proves
+        that fewer cannot change the decision.
 
         If the certificate's bound of AO(B) is weaker than that of the explanation, a warning is given, and
         `Certificate.shortfall` states both numbers. All AO(B_u) are bounded with relaxations on B, as with sharing
@@ -324,8 +326,8 @@ class Explanation:
         Args:
             k: The sample; optional if there is only one.
             leaves: The number of parts that the ball is split into. By default as many as the explanation's bound of
-                AO(B) needs, often none; for bounds from a search up to 1024, or 192 of B alone; for a sufficient set
-                as many as its free groups need, up to 4096. 0: no splits.
+                AO(B) needs, often none; for bounds from a search up to 1024, or 192 of B alone; for sets
+                as many as they need, up to 4096. 0: no splits.
             seconds: The time for splitting.
             file: Another ONNX file of the same network, which the certificate shall be about.
             half: The half ball, "+" or "-", for a targeted map, which has one certificate for each half.
@@ -335,8 +337,8 @@ class Explanation:
             The certificate; `save` writes it beside its input and its network.
 
         Raises:
-            InputError: The explanation is not made by EVA, TargetedEVA or Sufficient, or certificates do not support
-                its network or its objective.
+            InputError: The explanation is not made by EVA, TargetedEVA, Sufficient or Contrastive, or certificates do
+                not support its network or its objective.
             FileError: The model's file cannot be read, or has changed since it was loaded.
             BoundError: The checker cannot read `file`, or float32 could overflow, or the free groups of a sufficient
                 set are not proven with so many parts.
@@ -367,7 +369,8 @@ class Explanation:
 
         A sufficient set (`pm.Sufficient`) has the panels "kept" and "adversary", and an image "input" as well. "kept"
         shows only the groups that keep their values: necessary groups are blue, undecided groups are orange and
-        hatched. "adversary" shows the stored point of one necessary group.
+        hatched. "adversary" shows the stored point of one necessary group. Contrastive sets (`pm.Contrastive`) have the
+        panels "input", with the groups that change, and "changed", and an image "difference" as well.
 
         Args:
             columns: The names of the variables of a flat input, by default their numbers.

@@ -148,10 +148,27 @@ def round_steps(node: Node, x: Tensor) -> Tensor:
     """
     a = node.attributes
     scaled: Tensor = x / a["step"]
-    value: Tensor = scaled.round().clamp(a["low"], a["high"])
+    return _with_gradient_of(scaled.round().clamp(a["low"], a["high"]), x, scaled.clamp(a["low"], a["high"]))
+
+
+def floor(node: Node, x: Tensor) -> Tensor:
+    """Return the floor. The gradient is that of x, the straight-through estimator: the true one is 0 everywhere."""
+    return _with_gradient_of(x.floor(), x, x)
+
+
+def sign(node: Node, x: Tensor) -> Tensor:
+    """Return -1, the attribute `at_zero` or 1.
+
+    The gradient is that of asinh(x), which is largest at the jump: the true one is 0 everywhere.
+    """
+    value = torch.where(x == 0, node.attributes["at_zero"], x.sign())
+    return _with_gradient_of(value, x, x.asinh()) if torch.is_grad_enabled() and x.requires_grad else value
+
+
+def _with_gradient_of(value: Tensor, x: Tensor, smooth: Tensor) -> Tensor:
+    """Return the value, with the gradient of `smooth` with respect to x."""
     if torch.is_grad_enabled() and x.requires_grad:
-        smooth = scaled.clamp(a["low"], a["high"])
-        value = value.detach() + (smooth - smooth.detach())
+        return value.detach() + (smooth - smooth.detach())
     return value
 
 

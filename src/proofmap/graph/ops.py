@@ -104,6 +104,8 @@ OPERATIONS: dict[str, Operation] = {
     "shrink": _scalar(operation_values.shrink, activation=True, steep=_always, curve="unbounded"),
     "threshold": _scalar(operation_values.threshold, activation=True, steep=_always),
     "round": _scalar(operation_values.round_steps, steep=_always),
+    "floor": _scalar(operation_values.floor, steep=_always, plain=True),
+    "sign": _scalar(operation_values.sign, steep=_always),
     "elu": _scalar(lambda node, x: F.elu(x, node.attributes["alpha"]), activation=True, curve="unbounded"),
     "softplus": _scalar(
         operation_values.softplus,
@@ -113,6 +115,8 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "sigmoid": _plain(torch.sigmoid, activation=True, curve="bounded"),
     "tanh": _plain(torch.tanh, activation=True, curve="bounded"),
+    "sin": _plain(torch.sin, curve="bounded"),
+    "cos": _plain(torch.cos, curve="bounded"),
     "softsign": _plain(F.softsign, activation=True, curve="bounded"),
     "erf": _plain(torch.erf, curve="bounded"),
     "gelu": _scalar(

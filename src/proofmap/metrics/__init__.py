@@ -18,7 +18,7 @@ from proofmap.metrics.max_sensitivity import MaxSensitivity
 from proofmap.metrics.metric import Metric
 from proofmap.metrics.mu_fidelity import Cells, MuFidelity
 from proofmap.metrics.randomisation import Randomisation
-from proofmap.metrics.reason_metrics import ReasonSeconds, ReasonSize, ReasonUndecided
+from proofmap.metrics.reason_metrics import ContrastProven, ContrastSize, ReasonSeconds, ReasonSize, ReasonUndecided
 from proofmap.metrics.removal.adversarial_deletion import AdversarialDeletion
 from proofmap.metrics.removal.deletion_fills import DeletionBlur, DeletionMean, InsertionBlur, InsertionMean
 from proofmap.metrics.removal.deletion_insertion import Deletion, Insertion
@@ -34,10 +34,11 @@ from proofmap.metrics.variables import Entries
 from proofmap.registry import METRIC_ENTRIES
 
 __all__ = [
-    "METRICS", "ROAD", "AdversarialDeletion", "Blur", "Cells", "Darkest", "Deletion", "DeletionBlur", "DeletionMean",
-    "Distances", "Entries", "FFidelity", "FunctionMetric", "Insertion", "InsertionBlur", "InsertionMean",
-    "MaxSensitivity", "Mean", "Metric", "MuFidelity", "Randomisation", "ReasonSeconds", "ReasonSize",
-    "ReasonUndecided", "RobustnessSr", "Sparseness", "Stability", "SufficientSize", "Tightness", "Uniform",
+    "METRICS", "ROAD", "AdversarialDeletion", "Blur", "Cells", "ContrastProven", "ContrastSize", "Darkest", "Deletion",
+    "DeletionBlur", "DeletionMean", "Distances", "Entries", "FFidelity", "FunctionMetric", "Insertion",
+    "InsertionBlur", "InsertionMean", "MaxSensitivity", "Mean", "Metric", "MuFidelity", "Randomisation",
+    "ReasonSeconds", "ReasonSize", "ReasonUndecided", "RobustnessSr", "Sparseness", "Stability", "SufficientSize",
+    "Tightness", "Uniform",
 ]  # fmt: skip
 
 METRICS: Mapping[str, type[Metric[Any]]] = MappingProxyType(

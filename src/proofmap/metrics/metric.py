@@ -28,6 +28,7 @@ from proofmap.metrics.seeded_noise import Stream
 from proofmap.metrics.validation import (
     check_attributions,
     check_call,
+    check_contrast,
     check_explainer,
     check_method,
     check_overlap,
@@ -38,7 +39,7 @@ from proofmap.runtime.precision import full_precision
 from proofmap.settings import Check, check_settings
 from proofmap.storage.records import JSON, settings_to_json
 
-Subject: TypeAlias = Literal["attributions", "explainer", "method", "overlap", "reason"]
+Subject: TypeAlias = Literal["attributions", "explainer", "method", "overlap", "reason", "contrast"]
 _Judged_contra = TypeVar("_Judged_contra", contravariant=True)
 _Setting = TypeVar("_Setting")
 Presets: TypeAlias = Mapping[str, Mapping[str, Any]]  # preset -> values of the settings that are a `ByPreset`
@@ -49,6 +50,7 @@ _CHECKS = {
     "method": check_method,
     "overlap": check_overlap,
     "reason": check_reason,
+    "contrast": check_contrast,
 }
 _COST_SETTINGS = ("batch", "memory")  # do not influence the values
 
@@ -111,7 +113,7 @@ class Case:
 class Metric(ABC, Generic[_Judged_contra]):
     """Base class of metrics. `subject` names the evaluated object.
 
-    That is the attributions, the explainer, the method for any network, a certified overlap, or a sufficient set.
+    That is the attributions, the explainer, the method for any network, a certified overlap, or sets of groups.
 
     metric(model, x, target, subject) returns one value per sample, (N,). model: a torch.nn.Module or a pm.Graph.
     target: one class, a class for each sample, or None for the predicted classes. Random draws depend only on the seed

@@ -1,4 +1,4 @@
-"""Metrics of sufficient sets: the number of kept groups, the share of undecided groups, and the seconds."""
+"""Metrics of sufficient sets (kept groups, undecided groups, seconds), and of contrastive sets (size, proven)."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from proofmap.metrics.metric import Case, Metric, Presets, Subject, table
+from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.reason import Reason
 from proofmap.settings import count
 
@@ -78,3 +79,56 @@ class ReasonSeconds(_ReasonMetric):
     def _values(self, case: Case) -> Tensor:
         seconds: Tensor = case.subject.seconds
         return seconds.to(case.x.device, torch.promote_types(case.x.dtype, torch.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class _ContrastMetric(Metric[Contrast]):
+    """One number of the contrastive sets of each sample, without settings."""
+
+    subject: ClassVar[Subject] = "contrast"
+    presets: ClassVar[Presets] = table(paper=())
+
+    preset: str = "paper"
+    _: KW_ONLY
+    batch: int | None = count(None)
+
+
+@dataclass(frozen=True, eq=False)
+class ContrastSize(_ContrastMetric):
+    """The number of groups of the smallest contrastive set found, 1 more than all groups without one; lower is better.
+
+    It is an upper bound of the smallest size. Compare sets of the same groups and ball. Called as
+    ContrastSize()(model, x, target, contrast) with the `contrast` of an explanation by `pm.Contrastive`.
+
+    >>> contrast = pm.Contrastive(model, ball, groups=cells).explain(x).contrast
+    >>> pm.metrics.ContrastSize()(model, x, None, contrast).shape
+    torch.Size([2])
+    """
+
+    name: ClassVar[str] = "contrast-size"
+    label: ClassVar[str] = "Changed groups"
+    higher_is_better: ClassVar[bool] = False
+
+    def _values(self, case: Case) -> Tensor:
+        contrast: Contrast = case.subject
+        return torch.where(contrast.found, contrast.size, contrast.groups + 1).to(case.x)
+
+
+@dataclass(frozen=True, eq=False)
+class ContrastProven(_ContrastMetric):
+    """1 if the contrastive set is proven to be smallest, or if it is proven that none exists, else 0; higher is better.
+
+    Its mean over samples is the share of proven answers.
+
+    >>> contrast = pm.Contrastive(model, ball, groups=cells).explain(x).contrast
+    >>> pm.metrics.ContrastProven()(model, x, None, contrast)
+    tensor([1., 1.])
+    """
+
+    name: ClassVar[str] = "contrast-proven"
+    label: ClassVar[str] = "Proven smallest"
+    higher_is_better: ClassVar[bool] = True
+
+    def _values(self, case: Case) -> Tensor:
+        contrast: Contrast = case.subject
+        return (contrast.smallest | contrast.impossible).to(case.x)

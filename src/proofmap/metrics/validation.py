@@ -11,6 +11,7 @@ from proofmap.graph import Network
 from proofmap.graph.input_tensor import as_samples
 from proofmap.inputs.array_types import Inputs, to_tensor
 from proofmap.inputs.groups import SampleGrouping
+from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.reason import Reason
 from proofmap.verify.overlap import Overlap
 
@@ -87,10 +88,23 @@ def check_overlap(metric: str, overlap: Any, x: Tensor) -> Overlap:
 def check_reason(metric: str, reason: Any, x: Tensor) -> Reason:
     """Return the sufficient sets; refuse those of another number of samples."""
     if not isinstance(reason, Reason):
-        raise InputError(
-            f"{metric} got sufficient sets of type {type(reason).__name__}, expected "
-            "pm.Sufficient(model, ball).explain(x).reason"
-        )
-    if len(reason.free) != len(x):
-        raise InputError(f"{metric} got the sets of {len(reason.free)} samples, expected those of the {len(x)} in x")
+        raise _other_sets(metric, "sufficient", reason, "pm.Sufficient(model, ball).explain(x).reason")
+    _check_count(metric, len(reason.free), x)
     return reason
+
+
+def check_contrast(metric: str, contrast: Any, x: Tensor) -> Contrast:
+    """Return the contrastive sets; refuse those of another number of samples."""
+    if not isinstance(contrast, Contrast):
+        raise _other_sets(metric, "contrastive", contrast, "pm.Contrastive(model, ball).explain(x).contrast")
+    _check_count(metric, len(contrast.least), x)
+    return contrast
+
+
+def _other_sets(metric: str, kind: str, got: Any, expected: str) -> InputError:
+    return InputError(f"{metric} got {kind} sets of type {type(got).__name__}, expected {expected}")
+
+
+def _check_count(metric: str, count: int, x: Tensor) -> None:
+    if count != len(x):
+        raise InputError(f"{metric} got the sets of {count} samples, expected those of the {len(x)} in x")

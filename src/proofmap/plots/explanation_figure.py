@@ -16,6 +16,7 @@ from proofmap.plots.explanation_drawing import ExplanationDrawing
 from proofmap.plots.figure_look import Look
 from proofmap.plots.figure_page import PLAIN_STYLE, Heading, Picture
 from proofmap.plots.figure_titles import title
+from proofmap.plots.reasons.contrast_drawing import ContrastDrawing
 from proofmap.plots.reasons.reason_drawing import ReasonDrawing
 from proofmap.plots.token_sequence import names_of
 
@@ -55,6 +56,9 @@ def draw(
     drawing: ExplanationDrawing
     if explanation.reason is not None:
         drawing = ReasonDrawing(shown, look, columns, names, _chosen_groups(explanation, group), class_names)
+    elif explanation.contrast is not None:
+        _chosen_groups(explanation, group)
+        drawing = ContrastDrawing(shown, look, columns, names, class_names)
     else:
         _chosen_groups(explanation, group)
         drawing = ExplanationDrawing(shown, look, columns, names)

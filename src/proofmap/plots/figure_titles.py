@@ -7,9 +7,11 @@ from torch import Tensor
 
 from proofmap.explainers.batching import score_of
 from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.statements.explained_contrast import contrast_facts
 from proofmap.explainers.statements.explained_reason import reason_facts
 from proofmap.explainers.statements.explained_verdict import bounds_text, verdict_of
 from proofmap.explainers.statements.proven_ranks import is_sequence, noun, ranks, searched, standing
+from proofmap.text.contrast_wording import contrast_clause, contrast_title
 from proofmap.text.output_wording import change_noun, change_text, explained_output, value_text
 from proofmap.text.reason_wording import short_clause, title_clause
 from proofmap.text.verdict_wording import FIRST_WORDS, rounding_note, sentence
@@ -26,11 +28,14 @@ def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
     aim, verdict = _class(target, names), verdict_of(e, k)
     ball = f"the ball ({around(e.settings, k, len(e))})"
     output = explained_output(e.settings)
-    if e.reason is not None:
+    if e.reason is not None or e.contrast is not None:
         value = None if output is None or e.overlap.value is None else float(e.overlap.value[k])
-        subject = value_text(output, value) if output is not None and value is not None else aim
+        subject = value_text(output, value) if output is not None and value is not None else None
+        if e.contrast is not None:
+            facts = contrast_facts(e, k, name=lambda number: _class(number, names))
+            return f"{subject or _class(predicted, names) + label} · {contrast_title(facts)}"
         aside = label if target == predicted else f" (predicted: {_class(predicted, names)}{label})"
-        return f"{subject}{aside if output is None else ''} · {title_clause(reason_facts(e, k))}"
+        return f"{subject or aim + aside} · {title_clause(reason_facts(e, k))}"
     if output is not None:
         return f"{output_summary(e, k, output, ball)}{known(e, k)}"
     answer = sentence(verdict, ball, rigorous=bool(e.settings.get("rigorous")), aim=aim)
@@ -61,6 +66,9 @@ def short_title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
     subject = _class(int(e.target[k]), names) if output is None else _cut(output.text, 60)
     if e.reason is not None:
         return f"{subject} · {short_clause(reason_facts(e, k))}"
+    if e.contrast is not None:
+        start = subject if output is not None else _class(int(e.predicted[k]), names)
+        return f"{start} · {contrast_clause(contrast_facts(e, k))}"
     return f"{subject} · {FIRST_WORDS[verdict.outcome]}{note}"
 
 

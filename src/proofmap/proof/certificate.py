@@ -31,7 +31,8 @@ _ENDING = ".proof"
 class Certificate:
     """Proven: AO(B) <= full and AO(B_u) <= frozen[u] for every group u, and lower bounds if points are known.
 
-    For a sufficient set, B is the part of the ball in which the free groups alone move, and it has no other members.
+    For a sufficient set, B is the part of the ball in which the free groups alone move. For contrastive sets, it is the
+    part in which fewer groups move than are needed. Both have no other members.
     """
 
     claim: Mapping[str, Any]  # claim.json
@@ -128,21 +129,29 @@ class Certificate:
         parts = f", {self.leaves} parts" if self.leaves else ""
         ordered = len(self.order())
         pairs = f", over the reals the order of {ordered} pairs of groups" if ordered else ""
-        if isinstance(self.statement, check.SufficientSet):
-            line = f"{self._sets(self.statement)}; AO of the free groups {side}{parts}"
+        if isinstance(self.statement, check.GroupSets):
+            line = f"{self._sets(self.statement, side)}{parts}"
             return line if self.exported is None else f"{line}. {self.exported}"
         says = self._says("the ball" if half is None else f"the half δ {'>=' if half == '+' else '<='} 0")
         members = f" and AO(B_u) of {groups} groups" if groups else ""
         line = f"AO(B) {side}{members}{parts}{pairs}; {says}, over the reals and in float32"
         return line if self.exported is None else f"{line}. {self.exported}"
 
-    def _sets(self, stated: check.SufficientSet) -> str:
-        """Return the counts of the groups in words."""
-        groups, necessary = self.claim["groups"]["count"], len(stated.necessary)
-        kept = groups - len(stated.free)
+    def _sets(self, stated: check.GroupSets, side: str) -> str:
+        """Return the counts of the groups in words. side: the bound of AO."""
+        groups = self.claim["groups"]["count"]
         arithmetic = "over the reals and in float32" if self.proven else "over the reals only"
+        if isinstance(stated, check.ContrastiveSet):
+            if stated.least > groups:
+                return f"no set of {groups} groups changes the decision, {arithmetic}; AO(B) {side}"
+            shown = " and ".join(str(len(some)) for some in stated.sets) or "no"
+            needed = f"at least {stated.least} are needed, {arithmetic}; AO if fewer change {side}"
+            return f"sets of {shown} of {groups} groups are shown to change the decision; {needed}"
+        necessary, kept = len(stated.necessary), groups - len(stated.free)
         held = f"{len(stated.free)} of {groups} groups are proven to be free, {arithmetic}"
-        return f"{held}; {necessary} kept groups are necessary, {kept - necessary} undecided"
+        return (
+            f"{held}; {necessary} kept groups are necessary, {kept - necessary} undecided; AO of the free groups {side}"
+        )
 
     def _says(self, where: str) -> str:
         """Return the statement on the ball in words."""

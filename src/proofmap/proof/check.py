@@ -1135,11 +1135,19 @@ class Question(SimpleNamespace):
 
     `sides` holds how far each variable may move down and up, as fractions. `lower` and `upper` hold the same as signed
     float64 numbers, rounded outward. `members` (1 + groups, n) is 1 where a variable moves: in B, then in each B_u.
-    With `free` groups, these alone move in B, and there are no other members.
+    With `free` groups, these alone move in B, and there are no other members. With `few`, B is the union of all balls
+    in which at most so many groups move: `owners` (groups, n) is 1 where a variable belongs to a group.
     """
 
     def __init__(
-        self, x: Array, ball: dict[str, Any], mask: Any, groups: int, statement: Any, free: list[int] | None = None
+        self,
+        x: Array,
+        ball: dict[str, Any],
+        mask: Any,
+        groups: int,
+        statement: Any,
+        free: list[int] | None = None,
+        few: int | None = None,
     ) -> None:
         norm, half, relative, n = ball["norm"], ball["half"], ball["relative"], x.size
         known = norm in ("inf", "1", "2") and half in (None, "+", "-") and isinstance(relative, bool)
@@ -1156,6 +1164,7 @@ class Question(SimpleNamespace):
         self.lower: Array = -down
         self.upper: Array = up_
         self.members: Array
+        self.few: int | None = few
         if groups:
             require(mask.shape == x.shape and 0 <= mask.min() <= mask.max() < groups, "the groups do not fit the input")
             require(mask.dtype.kind in "iu", "the groups are no whole numbers")
@@ -1164,9 +1173,19 @@ class Question(SimpleNamespace):
             self.members = np.isin(mask.reshape(1, -1), free).astype(float)
             self.lower, self.upper = self.lower * self.members[0], self.upper * self.members[0]
             return
+        if few is not None:
+            self.groups, self.members = 0, np.zeros((1, n))  # no variable moves in all balls of the union
+            self.owners: Array = (mask.reshape(1, -1) == np.arange(groups)[:, None]).astype(float)
+            return
         self.members = np.ones((1 + groups, n))
         if groups:
             self.members[1 + mask.reshape(-1), np.arange(n)] = 0
+
+    def about(self, statement: Any) -> Question:
+        """The same input and ball with another statement."""
+        other = Question.__new__(Question)
+        vars(other).update({**vars(self), "statement": statement})
+        return other
 
     def exact_sides(self, ball: dict[str, Any], eps: Array) -> tuple[Array, Array]:
         """How far each variable may move down and up: by eps, as far as the domain reaches, on the stated half."""
@@ -1182,20 +1201,34 @@ class Question(SimpleNamespace):
 
         Over a box it is the sum of max(A_i lower_i, A_i upper_i). For p = 1 and 2 it is also at most eps times the dual
         norm of A over the variables that can move in the direction of A, and at most the number of `_priced`. The
-        smallest one counts.
+        smallest one counts. On a union of balls in which few groups move, the groups with the largest sums, squares,
+        coefficients or gains do.
         """
         a, lower, upper = forms.a, self.lower[forms.at, None], self.upper[forms.at, None]
-        members, eps = self.members[:, forms.at], np.nextafter(float(self.eps), np.inf)
-        best = sum_rounded_up(members @ np.maximum(a * lower, a * upper))
+        members = (self.members if self.few is None else self.owners)[:, forms.at]
+        eps = np.nextafter(float(self.eps), np.inf)
+        best = self.of_few(sum_rounded_up(members @ np.maximum(a * lower, a * upper)))
         cap = np.where(a > 0, upper, -lower)
         moving = np.abs(a) * (cap != 0)
         if self.norm == "2":
-            best = np.minimum(best, sum_rounded_up(np.sqrt(sum_rounded_up(members @ moving**2)) * eps))
+            squares = self.of_few(sum_rounded_up(members @ moving**2))
+            best = np.minimum(best, sum_rounded_up(np.sqrt(squares) * eps))
         elif self.norm == "1":
-            best = np.minimum(best, sum_rounded_up(np.stack([(moving.T * m).max(1, initial=0) for m in members]) * eps))
+            largest = np.stack([(moving.T * m).max(1, initial=0) for m in members])
+            best = np.minimum(best, sum_rounded_up(self.of_few(largest, 1) * eps))
         if self.norm != "inf" and ((cap > 0) & (cap < eps)).any():  # otherwise the box or the ball alone decides
             best = np.minimum(best, self._priced(moving, cap, members, eps))
         return best
+
+    def of_few(self, sizes: Array, most: int | None = None) -> Array:
+        """Of sizes (G, R) of groups, the sum of the largest that a point may move, but of `most`: (1, R), rounded up.
+
+        Without `few`, the sizes are those of the members.
+        """
+        if self.few is None:
+            return sizes
+        count = self.few if most is None else min(self.few, most)
+        return sum_rounded_up(np.sort(sizes, axis=0)[len(sizes) - count :].sum(0, keepdims=True))
 
     def _priced(self, size: Array, cap: Array, members: Array, eps: Any) -> Array:
         """The largest Σ size_i t_i where 0 <= t_i <= cap_i and Σ t_i^p <= eps^p, rounded up: (1 + G, R).
@@ -1217,7 +1250,9 @@ class Question(SimpleNamespace):
                 fits = (maximiser(middle) ** p).sum(0) <= eps**p
                 low, price = np.where(fits, low, middle), np.where(fits, middle, price)
             t = maximiser(price)
-            return sum_rounded_up(members @ (t * (size - price * t ** (p - 1))) + price * eps * eps ** (p - 1))
+            gains = members @ (t * (size - price * t ** (p - 1)))  # none is negative, so that few groups have the most
+            gains = gains if self.few is None else self.of_few(sum_rounded_up(gains))
+            return sum_rounded_up(gains + price * eps * eps ** (p - 1))
 
     def hold(self, points: Array) -> None:
         """Require that points (1 + G, *shape) lie in B and every B_u."""
@@ -1511,6 +1546,72 @@ class LabelState(OutputLimit):
         return f"NOT proven: {open_}. {CORRECT}"
 
 
+class Held(NamedTuple):
+    """The statement that holds while some groups do not move, or breaks when others do.
+
+    `about` is a Decision, or an OutputLimit whose rows stay at most at the `limit`, a positive number.
+    """
+
+    about: Bounded
+    limit: str | None
+
+    @classmethod
+    def read(cls, about: Any, limit: Any, network: Network) -> Held:
+        """The statement from its fields."""
+        known = isinstance(about, dict) and about.get("kind") in ["decision", *ABOUT_OUTPUTS]
+        require(known, "its sets are about nothing that is known")
+        rest, kind = dict(about), about["kind"]
+        del rest["kind"]
+        of_output = kind == "output"
+        good = of_output and isinstance(limit, str) and NUMBER.fullmatch(limit) and 0 < _exact(limit, 1)[0] <= LARGEST
+        require(good or (limit is None and not of_output), "the limit is no positive number, or of no output")
+        if kind != "decision":
+            return cls(ABOUT_OUTPUTS[kind].read(rest, network), limit)
+        decision = Decision.read(rest, network)
+        require(not rest, "its sets are about a decision with other fields than target, rivals and classes")
+        return cls(decision, limit)
+
+    @property
+    def most(self) -> Fraction:
+        """The statement is broken where a row is above this number, exactly."""
+        return Fraction(0) if self.limit is None else _exact(self.limit, 1)[0]
+
+    def holds(self, most: float) -> bool:
+        """Whether the statement is proven where all rows are at most this."""
+        if self.limit is None:
+            return self.about.holds(most)
+        return math.isfinite(most) and Fraction(most) <= self.most
+
+    def breaks(self, reached: Array, margin: float = 0.0) -> Array:
+        """At which points the largest row, at least `reached`, is above the limit, by more than a margin."""
+        above = [math.isfinite(low) and Fraction(low) > self.most + Fraction(margin) for low in reached.tolist()]
+        return np.array(above, bool)
+
+    @staticmethod
+    def reached(network: Network, question: Question, points: Array, reals: bool) -> Array:
+        """Lower ends of the largest row at points (W, *shape)."""
+        few = max(1, ENTRIES // max(node.count for node in network.nodes))
+        parts = [points[i : i + few] for i in range(0, len(points), few)]
+        each = [Prover(network, question, some, reals).overlaps() for some in parts]
+        return np.concatenate([np.zeros(0), *each])
+
+    def words(self) -> tuple[str, str]:
+        """The statement in words, and what is true where it is broken."""
+        about = self.about
+        if isinstance(about, Decision):
+            return f"class {about.target}", "the network decides otherwise"
+        if self.limit is None:
+            low, high = f"below {about.centre}", f"above {about.centre}"
+            said, broken = (low, high) if about.direction == "up" else (high, low)
+            return f"{about.name} is {said}", f"{about.name} is {broken}"
+        way = {"up": "above", "down": "below", "both": "away from"}[about.direction]
+        return tuple(f"{about.name} is {size} than {self.limit} {way} {about.centre}" for size in ("not more", "more"))  # type: ignore[return-value]
+
+    def facts(self, claim: Claim) -> Iterator[str]:
+        """Further lines."""
+        yield from self.about.facts(claim) if isinstance(self.about, Decision) else self.about.listed()
+
+
 class SufficientSet(NamedTuple):
     """A statement holds where free groups alone move: all other groups, the kept ones, form a sufficient set.
 
@@ -1529,23 +1630,15 @@ class SufficientSet(NamedTuple):
     def read(cls, fields: dict[str, Any], network: Network) -> SufficientSet:
         """The statement from its fields."""
         about, free, necessary, points, limit = _fields(fields, "about free necessary points limit")
-        known = isinstance(about, dict) and about.get("kind") in ["decision", *ABOUT_OUTPUTS]
-        require(known, "its sufficient set is about nothing that is known")
-        rest, kind = dict(about), about["kind"]
-        del rest["kind"]
-        of_output = kind == "output"
-        good = of_output and isinstance(limit, str) and NUMBER.fullmatch(limit) and 0 < _exact(limit, 1)[0] <= LARGEST
-        require(good or (limit is None and not of_output), "the limit is no positive number, or of no output")
-        if kind == "decision":
-            decision = Decision.read(rest, network)
-            require(not rest and decision.every, "its sufficient set is not about a class and all other classes")
-            return cls(decision, free, necessary, points, limit)
-        return cls(ABOUT_OUTPUTS[kind].read(rest, network), free, necessary, points, limit)
+        held = Held.read(about, limit, network)
+        every = not isinstance(held.about, Decision) or held.about.every
+        require(every, "its sufficient set is not about a class and all other classes")
+        return cls(held.about, free, necessary, points, limit)
 
     @property
-    def most(self) -> Fraction:
-        """The statement is broken where a row is above this number, exactly."""
-        return Fraction(0) if self.limit is None else _exact(self.limit, 1)[0]
+    def held(self) -> Held:
+        """The statement with its limit."""
+        return Held(self.about, self.limit)
 
     def ask(self, x: Array, ball: dict[str, Any], mask: Any, count: int) -> Question:
         """The question of the free groups' ball. Every group is free, necessary or undecided, and free if it rests."""
@@ -1566,16 +1659,9 @@ class SufficientSet(NamedTuple):
 
     def holds(self, most: float) -> bool:
         """Whether the statement is proven where all rows are at most this."""
-        if self.limit is None:
-            return self.about.holds(most)
-        return math.isfinite(most) and Fraction(most) <= self.most
+        return self.held.holds(most)
 
-    def breaks(self, reached: Array, margin: float = 0.0) -> Array:
-        """At which points the largest row, at least `reached`, is above the limit, by more than a margin."""
-        above = [math.isfinite(low) and Fraction(low) > self.most + Fraction(margin) for low in reached.tolist()]
-        return np.array(above, bool)
-
-    def prove_necessary(self, claim: Claim) -> tuple[Array, Array]:
+    def prove_points(self, claim: Claim) -> tuple[Array, Array]:
         """At which points the statement is broken: over the reals, which all are required to be, and in float32."""
         question, points = claim.question, claim.witnesses
         right = (len(self.necessary), *question.shape)
@@ -1587,19 +1673,11 @@ class SufficientSet(NamedTuple):
         away = [self.necessary[i] for i in np.flatnonzero(~inside)]
         where = "is not in the ball, or moves a kept group other than its own"
         require(not away, f"the point of the necessary group {away[:1]} {where}")
-        reals, runs = (self.reached(claim.network, question, points, exact) for exact in (True, False))
-        shown = self.breaks(reals)
+        reals, runs = (self.held.reached(claim.network, question, points, exact) for exact in (True, False))
+        shown = self.held.breaks(reals)
         open_ = [self.necessary[i] for i in np.flatnonzero(~shown)]
         require(not open_, f"the point of the necessary group {open_[:1]} is not shown to break the statement")
-        return shown, self.breaks(runs, claim.network.decision_margin)
-
-    @staticmethod
-    def reached(network: Network, question: Question, points: Array, reals: bool) -> Array:
-        """Lower ends of the largest row at points (W, *shape)."""
-        few = max(1, ENTRIES // max(node.count for node in network.nodes))
-        parts = [points[i : i + few] for i in range(0, len(points), few)]
-        each = [Prover(network, question, some, reals).overlaps() for some in parts]
-        return np.concatenate([np.zeros(0), *each])
+        return shown, self.held.breaks(runs, claim.network.decision_margin)
 
     def inputs(self, claim: Claim) -> str:
         """The inputs that are proven, in words."""
@@ -1609,21 +1687,9 @@ class SufficientSet(NamedTuple):
         name = f"{free} free groups" if free > 1 else "free group"
         return f"{within([claim])}, that differs from it in the {name} only,"
 
-    def words(self) -> tuple[str, str]:
-        """The statement in words, and what is true where it is broken."""
-        about = self.about
-        if isinstance(about, Decision):
-            return f"class {about.target}", "the network decides otherwise"
-        if self.limit is None:
-            low, high = f"below {about.centre}", f"above {about.centre}"
-            said, broken = (low, high) if about.direction == "up" else (high, low)
-            return f"{about.name} is {said}", f"{about.name} is {broken}"
-        way = {"up": "above", "down": "below", "both": "away from"}[about.direction]
-        return tuple(f"{about.name} is {size} than {self.limit} {way} {about.centre}" for size in ("not more", "more"))  # type: ignore[return-value]
-
     def verdict(self, claim: Claim) -> str:
         """Word what a proven claim says: a line about the free groups, and lines about the kept ones."""
-        said, broken = self.words()
+        said, broken = self.held.words()
         proven = "Proven" if claim.decided(0) else "Proven over the reals only, NOT in float32"
         if isinstance(self.about, Decision):
             inputs = f"no input {self.inputs(claim)} has another class than {self.about.target}"
@@ -1636,7 +1702,7 @@ class SufficientSet(NamedTuple):
     def kept_in_words(self, claim: Claim, broken: str) -> Iterator[str]:
         """A line about the necessary groups, and one about those that are undecided."""
         kept, shown = claim.groups - len(self.free), len(self.necessary)
-        runs = int(claim.necessary[1].sum())
+        runs = int(claim.shown[1].sum())
         if not kept:
             yield f"All {claim.groups} groups are free: no group has to keep its values."
             return
@@ -1662,21 +1728,144 @@ class SufficientSet(NamedTuple):
 
     def facts(self, claim: Claim) -> Iterator[str]:
         """Further lines: the kept groups by their numbers."""
-        if isinstance(self.about, Decision):
-            yield from self.about.facts(claim)
-        else:
-            yield from self.about.listed()
+        yield from self.held.facts(claim)
         undecided = np.setdiff1d(np.arange(claim.groups), self.free + self.necessary).tolist()
         for name, groups in (("necessary", sorted(self.necessary)), ("undecided", undecided)):
             yield f"kept and {name}, groups: {' '.join(map(str, groups)) or 'none'}"
 
 
+class ContrastiveSet(NamedTuple):
+    """A statement breaks where the groups of some sets change, and holds where fewer than `least` groups change.
+
+    Every one of the `sets` of groups has a point, in the array that `points` names: the point moves these groups alone,
+    and breaks the statement. If `about` is a decision against one of several other classes, the point has this class.
+    No point of the ball that moves fewer than `least` groups breaks the statement. A `least` above the number of groups
+    says that no point of the ball does.
+    """
+
+    about: Bounded
+    sets: list[list[int]]
+    points: str | None
+    least: int
+    limit: str | None
+
+    @classmethod
+    def read(cls, fields: dict[str, Any], network: Network) -> ContrastiveSet:
+        """The statement from its fields."""
+        about, sets, points, least, limit = _fields(fields, "about sets points least limit")
+        held = Held.read(about, limit, network)
+        one = not isinstance(held.about, Decision) or held.about.every or len(held.about.rivals) == 1
+        require(one, "its sets are about some of the other classes, neither one nor all of them")
+        return cls(held.about, sets, points, least, limit)
+
+    @property
+    def held(self) -> Held:
+        """The statement with its limit."""
+        return Held(self.about, self.limit)
+
+    @property
+    def aim(self) -> int | None:
+        """The class that was asked for, one of several other ones; it has to be ahead of all others at the points."""
+        about = self.about
+        return about.rivals[0] if isinstance(about, Decision) and not about.every else None
+
+    def ask(self, x: Array, ball: dict[str, Any], mask: Any, count: int) -> Question:
+        """The question about all points that move fewer than `least` groups."""
+        every = isinstance(self.sets, list) and all(isinstance(some, list) and some for some in self.sets)
+        good = every and all(type(u) is int and 0 <= u < count for some in self.sets for u in some)
+        require(good, "the groups of its sets are no numbers of groups")
+        require(all(len({*some}) == len(some) for some in self.sets), "a group is twice in a set")
+        require(count > 0, "a contrastive set has no groups")
+        require(type(self.least) is int and 1 <= self.least <= count + 1, "the least number of groups is none")
+        return Question(x, ball, mask, count, self.about, few=self.least - 1)
+
+    def holds(self, most: float) -> bool:
+        """Whether the statement is proven where all rows are at most this."""
+        return self.held.holds(most)
+
+    def prove_points(self, claim: Claim) -> tuple[Array, Array]:
+        """At which points the statement breaks: over the reals, at which all are required to, and in float32."""
+        question, points = claim.question, claim.witnesses
+        right = (len(self.sets), *question.shape)
+        require(points.dtype == np.float32 and points.shape == right, "the points of the sets do not fit")
+        require(np.isfinite(points).all(), "a point of a set is not finite")
+        require(claim.decided(len(claim.ends) - 1), f"nothing is proven about fewer than {self.least} groups")
+        flat = claim.mask.reshape(-1)
+        own = np.array([np.isin(flat, some) for some in self.sets]).reshape(len(points), len(flat))
+        away = np.flatnonzero(~question.inside(points, own))[:1]
+        require(not len(away), f"the point of set {away} is not in the ball, or moves a group outside of its set")
+        shown, runs = (self.broken(claim.network, question, points, exact) for exact in (True, False))
+        open_ = np.flatnonzero(~shown)[:1]
+        require(not len(open_), f"the point of set {open_} is not shown to break the statement")
+        return shown, runs
+
+    def broken(self, network: Network, question: Question, points: Array, reals: bool) -> Array:
+        """At which points the statement is shown to be broken, and the class that was asked for to be ahead."""
+        margin = 0.0 if reals else network.decision_margin
+        found = self.held.breaks(self.held.reached(network, question, points, reals), margin)
+        if self.aim is None or not len(points):
+            return found
+        others = [c for c in range(network.nodes[-1].count) if c != self.aim]
+        asked = question.about(Decision(self.aim, others, every=True))
+        rows = [Prover(network, asked, one[None], reals).rows_at_point() for one in points]
+        return found & (np.array(rows).max(1) < -margin)  # type: ignore[no-any-return]
+
+    def verdict(self, claim: Claim) -> str:
+        """Word what a proven claim says: a line about all sets of few groups, and one for each set with a point."""
+        said, broken = self.held.words()
+        proven = "Proven" if claim.decided(0) else "Proven over the reals only, NOT in float32"
+        few, where = self.least - 1, f"{within([claim])},"
+        if few < claim.groups:
+            where += f" that differs from it in at most {few} group{'s' if few > 1 else ''},"
+        if not isinstance(self.about, Decision):
+            first = f"{said} for every input {where}".rstrip(",") if few else f"{said} at this input"
+        elif self.aim is None:
+            first = f"no input {where} has another class than {self.about.target}" if few else f"this input has {said}"
+        else:
+            broken = f"class {self.aim} is ahead of all others"
+            first = f"no input {where} has class {self.aim}" if few else f"this input does not have class {self.aim}"
+        lines = [f"{proven}: {first}.{' ' + BOTH if claim.decided(0) else ''}"]
+        return "\n".join([*lines, *self.sets_in_words(claim, broken)])
+
+    def sets_in_words(self, claim: Claim, broken: str) -> Iterator[str]:
+        """A line about each set, and one about the smallest size."""
+        size = min(map(len, self.sets), default=claim.groups + 1)
+        for groups, runs in zip(self.sets, claim.shown[1].tolist(), strict=True):
+            name, these = (f"{len(groups)} groups", "these groups") if len(groups) > 1 else ("1 group", "this group")
+            there = f"there, over the reals{' and in float32' if runs else ', but this is not shown in float32'}"
+            changed = f"the file has an input of the ball that changes {these} only"
+            yield f"{name} can change this: {changed}, and {broken} {there}."
+        if self.least > claim.groups:
+            yield "No set of groups can change this in the ball."
+        elif size == self.least:
+            where = "" if claim.decided(0) and claim.shown[1].all() else " over the reals"
+            yield f"No set of fewer groups can: {size} is the smallest number{where}."
+        elif self.sets:
+            yield f"Whether fewer than {size} groups can is not decided by this file: at least {self.least} are needed."
+        else:
+            yield f"Whether {self.least} groups or more can is not decided by this file."
+
+    def range_in_words(self, least: float | None, most: float, _: str) -> str:
+        """The range of the largest row on the union of balls."""
+        few = self.least - 1
+        many = f"the inputs of the ball that change at most {few} group{'s' if few > 1 else ''}"
+        return self.about.range_in_words(least, most, many if few else "the input itself")
+
+    def facts(self, claim: Claim) -> Iterator[str]:
+        """Further lines: the groups of each set by their numbers."""
+        yield from self.held.facts(claim)
+        for groups in self.sets:
+            yield f"changed together, groups: {' '.join(map(str, sorted(groups)))}"
+
+
 Bounded = Decision | OutputLimit  # the statements whose rows are bounded
-Statement = Bounded | SufficientSet
+GroupSets = SufficientSet | ContrastiveSet  # the statements about sets of groups, with points
+Statement = Bounded | GroupSets
 ABOUT_OUTPUTS: dict[str, type[OutputLimit]] = {"output": OutputLimit, "label": LabelState}
-STATEMENTS: dict[str, type[OutputLimit | SufficientSet]] = {
+STATEMENTS: dict[str, type[OutputLimit | GroupSets]] = {
     **ABOUT_OUTPUTS,
     "sufficient": SufficientSet,
+    "contrastive": ContrastiveSet,
 }  # kinds of statements; files have them from version 5 on
 BOTH = "This holds in real and in float32 arithmetic."
 CORRECT = "The claimed bounds are correct."
@@ -2001,9 +2190,22 @@ class Prover(SimpleNamespace):
 
     def bounded(self, rows: Array, leaf: Leaf | None = None) -> Array:
         """Upper ends of the forms of some rows: (rows, 2, 1 + G)."""
-        forms = self.question.statement.forms(rows, self.nodes[-1])
-        ends: Array = self.largest(self.nodes[-1].number, forms, leaf).transpose(2, 0, 1)
-        return ends
+        last = self.nodes[-1]
+        forms = self.question.statement.forms(rows, last)
+        ends = self.largest(last.number, forms, leaf)
+        if last.op == "curve" and ((forms.a != 0).sum(0) == 1).all():
+            ends = np.minimum(ends, self.largest_of_curve(last, forms, leaf))
+        return ends.transpose(2, 0, 1)
+
+    def largest_of_curve(self, node: Value, forms: Forms, leaf: Leaf | None) -> Array:
+        """Upper ends of forms a σ(z_i) of one entry of a curve each. A curve rises: σ is largest where z is."""
+        sign, size = np.sign(forms.a), np.abs(forms.a).sum(0)
+        rises, far = sign.sum(0) > 0, self.largest(node.inputs[0], Forms(forms.at, sign), leaf)
+        low, high, *_ = curve(np.where(rises, far, -far), node.odd)
+        error = (
+            sum_rounded_up((self.radius[node.number][:, forms.at] * np.abs(forms.a)).sum(1)) + [[FLUSHED], [0.0]] * size
+        )
+        return total(rounded_up(np.where(rises, high, -low) * size), rounded_up(error)[:, None])
 
     def settle(self, at: int, stored: Array) -> None:
         """Put the stored interval (2, n) of a node in the place of its own, once every end of it is derived."""
@@ -2242,7 +2444,7 @@ class Claim(SimpleNamespace):
         count, mask = _fields({"count": 0, "mask": None} if groups is None else groups, "count mask")
         require(type(count) is int, "the number of groups is none")
         stated, members_of_groups = _stated_ball(ball, arrays), arrays.pop(mask, None)
-        if isinstance(statement, SufficientSet):
+        if isinstance(statement, GroupSets):
             question = statement.ask(x, stated, members_of_groups, count)
         else:
             question = Question(x, stated, members_of_groups, count, statement)
@@ -2270,8 +2472,8 @@ class Claim(SimpleNamespace):
                 reached = Prover(self.network, self.question, self.points, bool(kind)).overlaps()
                 require((least <= reached).all(), f"a lower end is not reached {which} at its point")
         self.changes: list[float] = [*self.derive_changes()]
-        if isinstance(self.statement, SufficientSet):
-            self.necessary: tuple[Array, Array] = self.statement.prove_necessary(self)
+        if isinstance(self.statement, GroupSets):
+            self.shown: tuple[Array, Array] = self.statement.prove_points(self)
         return self
 
     def derive_changes(self) -> Iterator[float]:
@@ -2347,7 +2549,9 @@ FORMULA = re.compile(r"'|[\t\r\n]|\s*[=+\-@＝＋－＠]")  # a text that a spre
 
 def kind_of(claim: Claim) -> str:
     """Which texts a dossier about such claims has."""
-    return {Decision: "decisions", SufficientSet: "sets"}.get(type(claim.statement), "outputs")
+    if isinstance(claim.statement, GroupSets):
+        return "sets"
+    return "decisions" if isinstance(claim.statement, Decision) else "outputs"
 
 
 def is_proven(claim: Claim) -> bool:
@@ -2770,8 +2974,9 @@ def details(claim: Claim) -> Iterator[str]:
     preparation = json.dumps(prepare, sort_keys=True) if prepare else "nothing, it gets the input as it is"
     yield f"before the network: {preparation}"
     yield from claim.statement.facts(claim)
-    if isinstance(claim.statement, SufficientSet):
-        yield f"ball, of which free groups alone move: {json.dumps(claim.ball, sort_keys=True)}"
+    if isinstance(claim.statement, GroupSets):
+        alone = "free groups alone move" if isinstance(claim.statement, SufficientSet) else "few groups move"
+        yield f"ball, of which {alone}: {json.dumps(claim.ball, sort_keys=True)}"
     else:
         yield f"ranking: {ranking(claim)}"
         yield f"ball B: {json.dumps(claim.ball, sort_keys=True)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -21,9 +22,16 @@ from proofmap.inputs.membership import inner_family, round_into_ball
 from proofmap.proof import check
 from proofmap.proof.certificate import Certificate
 from proofmap.proof.certified_file import Certified, refusing
+from proofmap.proof.contrastive_statement import ContrastiveStatement
 from proofmap.proof.network_export import leak
-from proofmap.proof.never_weaker import Explained
-from proofmap.proof.output_statement import OutputStatement, ends_in_sigmoid, model_graph, with_rows
+from proofmap.proof.never_weaker import Explained, ExplainedSize
+from proofmap.proof.output_statement import (
+    OutputStatement,
+    ends_in_sigmoid,
+    model_graph,
+    with_rows,
+    without_last_sigmoid,
+)
 from proofmap.proof.pairwise_pools import in_maxima
 from proofmap.proof.proof_tree import Growth, Opened, grow
 from proofmap.proof.statement import Array, Asked
@@ -44,7 +52,12 @@ _CLAIM_GRID = 2.0**-24  # claims are rounded to multiples with one spare step, f
 _LEAST_GRID_SCALE = 2.0**-16  # smaller outputs may follow from numbers that are not smaller
 _OUTPUT_GAP = 0.005  # share of the largest change of an output: the gap at which trees stop
 _LEAST_OUTPUT_GAP = 1e-9  # in the output's unit; an output that cannot change has no gap
+_MOST_ABOVE_HALF = 0.5 - 1e-9  # probabilities are kept away from 0 and 1, whose logits are infinite
 _ROUNDING_SHARE = 1.25  # trees grow until this share of the rounding errors of the first bound is left below the limit
+
+
+class UnprovenSetsError(BoundError):
+    """The bound of a certificate about sets of groups is not below the limit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +65,8 @@ class CertificateSubject:
     """The question about one sample: the network, x (1, *shape), the ball, the groups (1, *shape) and the class.
 
     rival: the only rival class; None: all other classes. output: the statement about outputs that replaces the class;
-    the outputs of the graph are then those of the model. reason: the sufficient set for which all this is stated. The
-    ball is then the part in which its free groups alone move.
+    the outputs of the graph are then those of the model. sets: the sufficient or contrastive sets for which all this is
+    stated. The ball is then the part in which the free groups alone move, or few groups.
     """
 
     graph: Graph
@@ -64,7 +77,7 @@ class CertificateSubject:
     target: int
     rival: int | None = None
     output: OutputStatement | None = None
-    reason: SufficientStatement | None = None
+    sets: SufficientStatement | ContrastiveStatement | None = None
 
     @property
     def asked(self) -> Asked:
@@ -82,10 +95,16 @@ class CertificateSubject:
         """The ball and its members."""
         mask = None if self.mask is None else self.mask.expand_as(self.x)
         family = self.ball.at(self.x, mask)
-        if self.reason is None:
+        if self.sets is None:
             return family
         assert mask is not None
-        return self.reason.ball(family, mask)
+        return self.sets.family(family, mask)
+
+    def balls(self, family: Family) -> SampleBalls:
+        """Return the balls of trees; family: that of the subject, in float64."""
+        if self.sets is None or self.mask is None:
+            return SampleBalls(family)
+        return self.sets.balls(family, self.mask.to(family.x.device))
 
 
 def with_objective(subject: CertificateSubject, objective: object) -> CertificateSubject:
@@ -144,6 +163,34 @@ def certify(
         return _certified(subject, asked, points, growth, model, explained)
 
 
+def certify_changes(
+    subject: CertificateSubject, growth: Growth | None, model: Certified, explained: ExplainedSize
+) -> Certificate:
+    """Certify contrastive sets with the largest number of groups, up to that of the explanation, that can be proven.
+
+    All sets of fewer groups are one question. Its bound is weaker than a search over single sets, so that the number
+    may be smaller. Number 1 is always proven: the input itself has the class.
+    """
+    assert isinstance(subject.sets, ContrastiveStatement)
+    until = time.monotonic() + (0.0 if growth is None else growth.seconds)
+    proven, refused = 0, explained.least + 1
+    made, wanted = None, explained.least
+    while made is None or refused - proven > 1:
+        limits = None
+        if growth is not None and wanted > 1:
+            limits = replace(growth, seconds=max(0.0, until - time.monotonic()) / 2)
+        smaller = replace(subject, sets=subject.sets.at_least(wanted))
+        try:
+            made = certify(smaller, None, limits, model, replace(explained, stated=wanted))
+            proven = wanted
+        except UnprovenSetsError:
+            if wanted == 1:
+                raise
+            refused = wanted
+        wanted = max(1, (proven + refused) // 2)
+    return made
+
+
 def _certified(
     subject: CertificateSubject,
     asked: Asked,
@@ -154,8 +201,8 @@ def _certified(
 ) -> Certificate:
     stated = model.stated
     network = check.read_network(model.data, asked.x.shape, stated["prepare"])
-    if subject.reason is not None:
-        asked = _with_sets(subject.reason, asked, network)
+    if subject.sets is not None:
+        asked = _with_sets(subject.sets, asked, network)
     statement = _statement(asked, network)
     question = _question(statement, asked)
     _check_same(subject, network, question, model.path)
@@ -164,9 +211,10 @@ def _certified(
     points_in_ball = None if points is None else _round_points(subject, points)
     lower = None if points_in_ball is None else _lower_bounds(network, question, points_in_ball)
     with part(0.5, 0.6, "the whole ball"):
-        derived = check.Prover(network, question).derive(proof)
-    if growth is not None and isinstance(statement, check.SufficientSet):
-        growth = _until_proven(statement, derived, growth)
+        prover = check.Prover(network, question)
+        derived = prover.derive(proof)
+    if growth is not None and isinstance(statement, check.GroupSets):
+        growth = _until_proven(statement, derived, _rounding(prover, derived), growth)
     if growth is not None and _needs_trees(proof["intervals"], derived, growth, explained):
         at_x = _lower_bounds(network, question, asked.x[None])[1]
         least = np.repeat(at_x, 1 + question.groups) if lower is None else lower[1]
@@ -176,7 +224,7 @@ def _certified(
             derived = check.Prover(network, question).derive(proof)
     grid = _grid_of(statement, derived)
     upper = -_round_down(-derived, grid)
-    if isinstance(statement, check.SufficientSet):
+    if isinstance(statement, check.GroupSets):
         _check_proven(statement, float(upper[1, 0]), trees="tree" in proof)
     lower = None if lower is None else _round_down(lower, grid)
     arrays = {**asked.arrays, **{f"{name}.npy": array for name, array in proof.items()}}
@@ -200,49 +248,61 @@ def _statement(asked: Asked, network: check.Network) -> check.Statement:
     return check.Decision(**asked.stated, classes=check.with_classes(network), margin=network.decision_margin)
 
 
-def _with_sets(reason: SufficientStatement, asked: Asked, network: check.Network) -> Asked:
-    """Return the question about a sufficient set, with the points that the checker accepts."""
+def _with_sets(sets: SufficientStatement | ContrastiveStatement, asked: Asked, network: check.Network) -> Asked:
+    """Return the question about sets of groups, with the points that the checker accepts."""
     assert asked.mask is not None
     stated = asked.stated.get("statement") or {"kind": "decision", **asked.stated}
     rule = check.with_classes(network)
     about = {**stated, "classes": rule} if stated["kind"] == "decision" and rule is not None else stated
     resting = check.Question(asked.x, asked.given, asked.mask, asked.groups, None, []).sides
-    reason = reason.without_resting(asked.mask, resting)
-    first = replace(asked, stated={"statement": reason.fields(about)})
+    sets = sets.without_resting(asked.mask, resting)
+    first = replace(asked, stated={"statement": sets.fields(about)})
     statement = _statement(first, network)
-    assert isinstance(statement, check.SufficientSet)
-    reason = reason.proven_points(network, _question(statement, first), statement, asked.mask)
-    return replace(asked, stated={"statement": reason.fields(about)}, arrays={**asked.arrays, **reason.arrays})
+    assert isinstance(statement, check.GroupSets)
+    sets = sets.proven_points(network, _question(statement, first), statement, asked.mask)
+    return replace(asked, stated={"statement": sets.fields(about)}, arrays={**asked.arrays, **sets.arrays})
 
 
 def _question(statement: check.Statement, asked: Asked) -> check.Question:
-    if isinstance(statement, check.SufficientSet):
+    if isinstance(statement, check.GroupSets):
         return statement.ask(asked.x, dict(asked.given), asked.mask, asked.groups)
     return check.Question(asked.x, dict(asked.given), asked.mask, asked.groups, statement)
 
 
 def _bounded(statement: check.Statement) -> check.Bounded:
     """Return the statement whose rows are bounded."""
-    return statement.about if isinstance(statement, check.SufficientSet) else statement
+    return statement.about if isinstance(statement, check.GroupSets) else statement
 
 
-def _until_proven(statement: check.SufficientSet, derived: Array, growth: Growth) -> Growth | None:
-    """Return limits of trees that stop when the free groups are proven in float32; None if no tree is needed."""
-    rounding = float(derived[0, 0] - derived[1, 0])
+def _rounding(prover: check.Prover, derived: Array) -> float:
+    """Return the rounding errors of the first bound; those of a sigmoid where it is steepest, with the slope 1/4."""
+    last, statement = prover.nodes[-1], prover.question.statement
+    if not (isinstance(statement, check.LabelState) and last.op == "curve"):
+        return float(derived[0, 0] - derived[1, 0])
+    forms = statement.forms(np.array(statement.rows), last)
+    far = prover.largest(last.inputs[0], forms)[:, 0]
+    return float((far[0] - far[1]).max() / 4 + check.CURVED)
+
+
+def _until_proven(statement: check.GroupSets, derived: Array, rounding: float, growth: Growth) -> Growth | None:
+    """Return limits of trees that stop when the sets are proven in float32; None if no tree is needed."""
     spare = 4 * _grid_of(statement, derived)
     if statement.holds(float(derived[0, 0]) + spare):
         return None
-    return replace(growth, enough=float(statement.most) - _ROUNDING_SHARE * rounding - spare)
+    return replace(growth, enough=float(statement.held.most) - _ROUNDING_SHARE * rounding - spare)
 
 
-def _check_proven(statement: check.SufficientSet, bound: float, *, trees: bool) -> None:
+def _check_proven(statement: check.GroupSets, bound: float, *, trees: bool) -> None:
+    what = "free groups"
+    if isinstance(statement, check.ContrastiveSet):
+        what = f"least number of groups, {statement.least}"
     advice = "allow more parts of the ball with certificate(leaves=..., seconds=...)"
     if not trees:
         advice = "its ball was not split; take a smaller radius, or a network of layers and ReLUs with leaves above 0"
     if not statement.holds(bound):
-        raise BoundError(
-            f"the certificate does not prove the free groups: its bound is {bound:.4g}, expected less than "
-            f"{float(statement.most):.4g}: {advice}"
+        raise UnprovenSetsError(
+            f"the certificate does not prove the {what}: its bound is {bound:.4g}, expected less than "
+            f"{float(statement.held.most):.4g}: {advice}"
         )
 
 
@@ -299,6 +359,13 @@ def _trees(
     """
     family = subject.family.to(torch.float64, torch.device("cpu"))
     graph = in_maxima(subject.graph.to(torch.device("cpu"), torch.float64), family.x)
+    if (
+        isinstance(statement, check.LabelState) and graph[graph.output].op == "sigmoid"
+    ):  # trees bound the input of the sigmoid
+        graph, statement = without_last_sigmoid(graph), statement._replace(centre="0")
+        stored = stored[:, : stored.shape[1] - graph[graph.output].size]
+        reached = _logit(reached)
+        growth = replace(growth, enough=None if growth.enough is None else float(_logit(np.array(growth.enough))))
     bends = [node for node in graph.nodes if node.op in ("relu", "leaky_relu", "larger")]
     sizes = [node.size for node in bends]
     if sum(sizes) != stored.shape[1] or any(node.op == "max_pool" for node in graph.nodes):
@@ -327,8 +394,14 @@ def _trees(
         numbers = np.flatnonzero((stored[0] < 0) & (stored[1] > 0))
         opened = Opened(np.repeat([leak(node) for node in bends], sizes)[numbers])
         return grow(
-            units, SampleBalls(family), torch.from_numpy(reached * scale), statement.rows, opened, growth.times(scale)
+            units, subject.balls(family), torch.from_numpy(reached * scale), statement.rows, opened, growth.times(scale)
         )
+
+
+def _logit(above: Array) -> Array:
+    """Return the inputs of a sigmoid whose values are 1/2 plus these numbers."""
+    share = np.clip(above, -_MOST_ABOVE_HALF, _MOST_ABOVE_HALF)
+    return np.log((0.5 + share) / (0.5 - share))  # type: ignore[no-any-return]
 
 
 def _lower_bounds(network: check.Network, question: check.Question, points: Array) -> Array:

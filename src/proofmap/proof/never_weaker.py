@@ -54,3 +54,20 @@ class ExplainedSet(Explained):
     def met(self, full: float, reals: float) -> bool:
         """Return whether the certificate proves the free groups too."""
         return (full if self.rigorous else reals) < self.limit
+
+
+@dataclass(frozen=True)
+class ExplainedSize(ExplainedSet):
+    """The least number of groups that have to change: `least` by the explanation, `stated` by the certificate."""
+
+    least: int = 1
+    stated: int = 1
+
+    def shortfall(self, full: float, reals: float) -> str | None:
+        """Return a sentence with both numbers if the certificate states fewer groups."""
+        if self.stated >= self.least:
+            return None
+        return (
+            f"the certificate is weaker than the explanation: it proves that at least {self.stated} groups have to "
+            f"change, and the explanation {self.least}"
+        )

@@ -68,6 +68,15 @@ def ends_in_sigmoid(graph: Graph) -> bool:
     return last.op == "sigmoid"
 
 
+def without_last_sigmoid(graph: Graph) -> Graph:
+    """Return the network of the inputs of its last sigmoid; any other network is returned unchanged."""
+    last = graph[graph.output]
+    if last.op != "sigmoid":
+        return graph
+    nodes = tuple(node for node in graph.nodes if node.name != last.name)
+    return replace(graph, nodes=nodes, output=last.inputs[0])
+
+
 def with_rows(graph: Graph, statement: check.OutputLimit) -> tuple[Graph, Tensor, int]:
     """Return a network whose outputs are the statement's rows times a scale, their unit forms, and the scale.
 

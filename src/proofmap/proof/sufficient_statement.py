@@ -12,6 +12,7 @@ from torch import Tensor
 from proofmap.inputs.family import Family
 from proofmap.proof import check
 from proofmap.proof.statement import Array
+from proofmap.search.ball_maxima import SampleBalls
 
 _POINTS = "necessary.npy"
 
@@ -44,10 +45,18 @@ class SufficientStatement:
         """The points as the certificate stores them: equal numbers of several points are side by side."""
         return {_POINTS: np.moveaxis(self.points, 0, -1)} if len(self.groups) else {}
 
-    def ball(self, family: Family, mask: Tensor) -> Family:
-        """Return the ball in which the free groups alone move, without members."""
-        moves = mask.new_tensor(self.free)[mask].to(family.lower)
-        return Family(family.x, family.lower * moves, family.upper * moves, family.norm, family.eps)
+    def stated_in(self, fields: Mapping[str, Any]) -> bool:
+        """Return whether the entry "statement" of a claim is about these sets; resting groups are free there."""
+        return fields["kind"] == "sufficient" and {*np.flatnonzero(self.free).tolist()} <= {*fields["free"]}
+
+    def family(self, ball: Family, mask: Tensor) -> Family:
+        """Return the part of a ball in which the free groups alone move, without members."""
+        moves = mask.new_tensor(self.free)[mask].to(ball.lower)
+        return Family(ball.x, ball.lower * moves, ball.upper * moves, ball.norm, ball.eps)
+
+    def balls(self, ball: Family, mask: Tensor) -> SampleBalls:
+        """Return the part of the ball for trees."""
+        return SampleBalls(ball)
 
     def without_resting(self, mask: Array, sides: tuple[Array, Array]) -> SufficientStatement:
         """Return the sets in which groups that cannot move in the exact ball (down, up) are free."""
@@ -57,13 +66,15 @@ class SufficientStatement:
         return replace(self, free=free).pick(~free[self.groups])
 
     def proven_points(
-        self, network: check.Network, question: check.Question, stated: check.SufficientSet, mask: Array
+        self, network: check.Network, question: check.Question, stated: check.GroupSets, mask: Array
     ) -> SufficientStatement:
         """Return the sets with the points that the checker accepts. The groups of the others are undecided."""
+        assert isinstance(stated, check.SufficientSet)
         own = self.groups[:, None] == mask.reshape(1, -1)
         inside = question.inside(self.points, np.maximum(question.members, own))
         inner = self.pick(inside)
-        return inner.pick(stated.breaks(stated.reached(network, question, inner.points, reals=True)))
+        held = stated.held
+        return inner.pick(held.breaks(held.reached(network, question, inner.points, reals=True)))
 
     def pick(self, some: Array) -> SufficientStatement:
         """Return the sets with some points alone."""

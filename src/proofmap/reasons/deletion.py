@@ -18,7 +18,8 @@ from proofmap.reasons.prover import ProofAnswer, SufficiencyProver
 
 _POOL_POINTS = 8  # points near the boundary that are kept
 _POOL_STEPS, _PROOF_STEPS = 3, 8  # attack steps that renew the pool, and before a proof
-_SHRINK = 4  # a prefix that cannot be proven is shortened to this part
+_SHRINK = 4  # a prefix that an attack refutes is shortened to this part; one that nothing decides in time to the half
+_QUICK_SHARE = 0.05  # a proof that takes more of the time left is followed by a smaller question: they become harder
 
 
 class GroupDeletion:
@@ -64,10 +65,11 @@ class GroupDeletion:
         size: the number of groups that the first question asks for together.
         """
         rest, before = order, self.size
+        refused = len(rest) + 1  # so many of the next groups together were asked for in vain
         while len(rest):
             allowed = prover.first_overflow(self.free, rest)
             self.free[rest[:allowed]] = True
-            rest = rest[allowed:]
+            rest, refused = rest[allowed:], refused - allowed
             if not len(rest) or self.out_of_time:
                 break
             self.renew_pool(prover.network)
@@ -76,9 +78,18 @@ class GroupDeletion:
                 prover.restrict(self._possible(prover))
                 if not len(left) or left[0] != rest[0]:
                     size = 1  # the prefix that was to be asked for has changed
-                rest = left
+                rest, refused = left, len(left) + 1
                 continue
-            rest, size = self._ask(prover, rest, size)
+            size = max(1, min(size, refused - 1))
+            begin, answer = time.monotonic(), self._ask(prover, rest, size)
+            if answer.proven:
+                quick = time.monotonic() - begin < _QUICK_SHARE * (self.until - begin)
+                rest, refused = rest[size:], refused - size
+                size = 2 * size if quick else min(size, refused) // 2
+            elif size == 1:
+                rest, refused = rest[1:], len(rest)
+            else:
+                refused, size = size, size // (_SHRINK if answer.delta is not None else 2)
         if self.size < before:
             self.bound = prover.bound(self.free)
         return rest
@@ -113,26 +124,27 @@ class GroupDeletion:
         possible[list(self.witnesses)] = False
         return possible
 
-    def _ask(self, prover: SufficiencyProver, rest: Tensor, size: int) -> tuple[Tensor, int]:
-        """Attack, then prove, that the next `size` groups can be freed together: (the groups left, the next size)."""
+    def _ask(self, prover: SufficiencyProver, rest: Tensor, size: int) -> ProofAnswer:
+        """Attack, then prove, that the next `size` groups can be freed together. A single group is decided or open."""
         more = self.free.clone()
         more[rest[:size]] = True
         answer = self._refute_or_prove(prover, more)
         if answer.proven:
             self.free = more
-            return rest[size:], 2 * size
-        if size > 1:
-            return rest, max(1, size // _SHRINK)
-        group = int(rest[0])
-        if answer.delta is None:
+        elif size == 1:
+            self._keep(prover, int(rest[0]), answer.delta)
+        return answer
+
+    def _keep(self, prover: SufficiencyProver, group: int, delta: Tensor | None) -> None:
+        """Store a group that is not freed, with the point that shows it necessary if there is one."""
+        if delta is None:
             self.open.append(group)
-        else:
-            self.witnesses[group] = answer.delta
-            balls = self.balls.balls(self.free)
-            start = answer.delta[None].maximum(balls.lower).minimum(balls.upper)
-            self.pool = torch.cat([self.pool, prover.network.attack(balls, start, _PROOF_STEPS, torch.inf)[1]])
-            prover.restrict(self._possible(prover))
-        return rest[1:], 1
+            return
+        self.witnesses[group] = delta
+        balls = self.balls.balls(self.free)
+        start = delta[None].maximum(balls.lower).minimum(balls.upper)
+        self.pool = torch.cat([self.pool, prover.network.attack(balls, start, _PROOF_STEPS, torch.inf)[1]])
+        prover.restrict(self._possible(prover))
 
     def _refute_or_prove(self, prover: SufficiencyProver, more: Tensor) -> ProofAnswer:
         balls = self.balls.balls(more)

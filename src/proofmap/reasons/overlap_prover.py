@@ -29,7 +29,7 @@ class OverlapProver(SufficiencyProver):
     With one-hot blocks, the ball is the union of those boxes whose changed groups are all free.
     """
 
-    question_time_share: ClassVar[float] = 0.4
+    question_time_share: ClassVar[float] = 0.3
 
     def __init__(self, problem: ReasonProblem, tolerance: float) -> None:
         self.problem = problem
@@ -71,10 +71,10 @@ class OverlapProver(SufficiencyProver):
             delta = self._attack(boxes.pick(open_))
             if delta is not None:
                 return ProofAnswer(proven=False, delta=delta)
-        for k in open_.tolist():
+        for left, k in zip(range(len(open_), 0, -1), open_.tolist(), strict=True):
             if search is None or time.monotonic() > until:
                 return ProofAnswer(proven=False)
-            seconds = max(_LEAST_SECONDS, (until - time.monotonic()) / (1 + len(open_)))
+            seconds = max(_LEAST_SECONDS, (until - time.monotonic()) / left)
             how = replace(problem.how, method=Exact(search.gap, min(search.seconds, seconds)), enough=self.limit)
             one = boxes.pick(torch.tensor([k], device=free.device))
             over = family_overlap(problem.graph, one, problem.target, how, start=problem.start)

@@ -103,6 +103,12 @@ class ReasonProblem:
         """Return a bound of all forms on a part of the enlarged ball."""
         return float(self._bounds(balls)[0].max())
 
+    def member_bounds(self, balls: Family) -> Tensor:
+        """Return bounds of the largest form on a part of the ball and on its members, (1 + G,), without rounding."""
+        forms = self.forms.double()[None]
+        bounds, _ = solve_plans(self.precise, Cases(balls), forms, Backward(), "shared", self.how.available)
+        return bounds[0].amax(1)
+
     def _bounds(self, balls: Family) -> tuple[Tensor, dict[str, Interval]]:
         """Return bounds of all forms on balls, and the intervals of hidden nodes."""
         return solve_plans(

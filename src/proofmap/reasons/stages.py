@@ -6,6 +6,9 @@ final set of free groups is much smaller. So the tree takes as many groups as th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -16,8 +19,8 @@ from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.problem import ReasonProblem
 from proofmap.search.unstable_units import Units
 
-_EXCESS_SHARE = 0.5  # the bound of a tree's ball exceeds the limit by at most this share of the room at x
-_PREFIX_SHARE = 0.5  # share of the groups that are left after the tree, which the first search asks for together
+_TREE_EXCESS = 0.5  # the bound of a tree's ball exceeds the limit by at most this share of the room at x
+_SEARCH_EXCESS = 1.5  # the same for the first question that a search answers; more takes minutes
 
 
 def delete_in_stages(
@@ -33,22 +36,28 @@ def delete_in_stages(
     """
     stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
     run, tree = GroupDeletion(stated, problem.limit + tolerance, until, at_x), None
-    count = len(order)
-    if len(units) > EASY_UNITS:
-        count = _promising(problem, order)
+    easy = len(units) <= EASY_UNITS
+    count = asked = len(order)
+    if not easy:
+        count, asked = _promising(problem, order, (_TREE_EXCESS, _SEARCH_EXCESS))
         units = problem.units(enlarged.balls(_chosen(problem, order[:count])).family) or units
     rest = order
     if count:
         tree = LeafTree(units, enlarged, stated, _chosen(problem, order[:count]), problem.limit, tolerance)
         run.open += run.go_through(tree, order[:count]).tolist()
         rest = order[count:]
-    if len(units) <= EASY_UNITS and tree is not None:
+    if easy and tree is not None:
         run.try_again(tree)
         return run, tree
     prover = OverlapProver(problem, tolerance)
-    run.open += run.go_through(prover, rest, max(1, int(_PREFIX_SHARE * len(rest)))).tolist()
+    run.open += run.go_through(prover, rest, max(1, asked - count)).tolist()
     run.try_again(prover)
     return run, tree
+
+
+def searchable_groups(problem: ReasonProblem, order: Tensor) -> int:
+    """Return how many first groups of an order a search is likely to prove together."""
+    return _promising(problem, order, (_SEARCH_EXCESS,))[0]
 
 
 def _chosen(problem: ReasonProblem, groups: Tensor) -> Tensor:
@@ -57,14 +66,22 @@ def _chosen(problem: ReasonProblem, groups: Tensor) -> Tensor:
     return found
 
 
-def _promising(problem: ReasonProblem, order: Tensor) -> int:
-    """Return how many groups a tree takes: the most whose bound is promising, found by bisection."""
-    most = problem.limit + _EXCESS_SHARE * problem.room
-    low, high = 0, len(order)
-    while high - low > len(order) // 32:
-        middle = (low + high + 1) // 2
-        if problem.upper_bound(FreeBalls(problem.enlarged).balls(_chosen(problem, order[:middle])).family) < most:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def _promising(problem: ReasonProblem, order: Tensor, excesses: Sequence[float]) -> list[int]:
+    """Return the most first groups whose bound exceeds the limit by at most a share of the room, for each share."""
+
+    @cache
+    def bound(count: int) -> float:
+        ball = FreeBalls(problem.enlarged).balls(_chosen(problem, order[:count])).family
+        return problem.upper_bound(ball)
+
+    found = []
+    for excess in excesses:
+        low, high = 0, len(order)
+        while high - low > len(order) // 32:
+            middle = (low + high + 1) // 2
+            if bound(middle) < problem.limit + excess * problem.room:
+                low = middle
+            else:
+                high = middle - 1
+        found.append(low)
+    return found

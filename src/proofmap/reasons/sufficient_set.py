@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
+from proofmap.reasons.bound_orders import bound_costs, boundary_order
 from proofmap.reasons.deletion import GroupDeletion
 from proofmap.reasons.free_balls import FreeBalls
-from proofmap.reasons.leaf_tree import LeafTree
+from proofmap.reasons.leaf_tree import EASY_UNITS, LeafTree
 from proofmap.reasons.overlap_prover import OverlapProver
 from proofmap.reasons.prices import group_prices, path_prices
 from proofmap.reasons.problem import ReasonProblem
 from proofmap.reasons.reason import Reason
 from proofmap.reasons.sizes.least_size import SizeSearch
-from proofmap.reasons.stages import delete_in_stages
+from proofmap.reasons.stages import delete_in_stages, searchable_groups
 from proofmap.reasons.unit_network import UnitNetwork
 from proofmap.reasons.witnesses import store_witnesses
 from proofmap.rounding.point_bounds import rounding_of_bounds
@@ -27,6 +29,10 @@ from proofmap.search.unstable_units import Units
 
 _UNITS_TIME_SHARE = 0.3  # share of the time for the units of the whole ball; without them, questions are bounded anew
 _RERUNS = 2  # more deletions with the prices of the last tree; three more gain less than 0.5 % of the size
+_TRIAL_SHARE = 0.05  # share of the time in which the order of prices has to decide all groups on large networks
+_COSTS_TIME_SHARE = 0.1  # share of the time for the costs of groups on large networks
+_BOUNDARY_UNITS = 100  # unstable units near the boundary; many more leave groups undecided for minutes
+_MORE_UNITS = 1.4  # so many times more units are allowed as long as all groups are decided in time
 _MOST_RERUNS = 5  # as long as a group is undecided in the best set
 _ROUNDING_SHARE = 0.95  # a point nearer to the limit than this share of the rounding errors shows a group necessary
 _TOLERANCE = 1e-9  # without rounding errors: a point has to exceed the limit by this much
@@ -107,24 +113,77 @@ def _bound_at_x(problem: ReasonProblem) -> float:
 
 def _with_tree(problem: ReasonProblem, units: Units, order: Tensor | None, until: float, at_x: float) -> GroupDeletion:
     """Return the best deletion by trees."""
-    network = UnitNetwork(units)
-    stated, enlarged = FreeBalls(problem.stated), FreeBalls(problem.enlarged)
     tolerance = _tolerance(problem, units)
-    prices = path_prices(network, stated, problem.limit) if order is None else None
+
+    def delete(order: Tensor, until: float) -> tuple[GroupDeletion, LeafTree | None]:
+        return delete_in_stages(problem, units, order[problem.movable[order]], tolerance, until, at_x)
+
+    if order is not None:
+        return delete(order, until)[0]
+    network = UnitNetwork(units)
+    prices: Tensor | None = path_prices(network, FreeBalls(problem.stated), problem.limit)
     best: GroupDeletion | None = None
-    for run in range(1 + (_MOST_RERUNS if order is None else 0)):
-        if run > _RERUNS and not (best is not None and best.open):
+    many = len(units) > EASY_UNITS
+    for run in range(1 + _MOST_RERUNS):
+        if prices is None or (best is not None and (time.monotonic() > until or (run > _RERUNS and not best.open))):
             break
-        found, tree = delete_in_stages(problem, units, _movable_order(problem, order, prices), tolerance, until, at_x)
-        if best is None or found.size + len(found.open) < best.size + len(best.open):
-            best = found
+        now = time.monotonic()
+        trial = many and best is None  # most groups may stay open, until bounds choose the order
+        found, tree = delete(prices.argsort(stable=True), now + _TRIAL_SHARE * (until - now) if trial else until)
+        best = _better(problem, best, found)
+        if trial and found.open:
+            best = _by_bounds(problem, network, prices, best, delete, until)
         if tree is None:
             break
-        prices = group_prices(tree.leaves.loads, enlarged.capacities(problem.limit - tree.leaves.constant))
-        if prices is None:
-            break
+        prices = group_prices(
+            tree.leaves.loads, FreeBalls(problem.enlarged).capacities(problem.limit - tree.leaves.constant)
+        )
     assert best is not None
     return best
+
+
+def _by_bounds(
+    problem: ReasonProblem,
+    network: UnitNetwork,
+    prices: Tensor,
+    best: GroupDeletion,
+    delete: Callable[[Tensor, float], tuple[GroupDeletion, LeafTree | None]],
+    until: float,
+) -> GroupDeletion:
+    """Return the best deletion by orders for networks with loose bounds, or the given one.
+
+    The order of costs frees most. If many groups would stay undecided, and an attack on the whole ball succeeds, the
+    order towards the boundary decides more: it allows more and more unstable units as long as fewer groups are kept.
+    """
+    begin = time.monotonic()
+    costs = None
+    with suppress(TimeoutError), time_limit(begin + _COSTS_TIME_SHARE * (until - begin)), progress.unreported():
+        costs = bound_costs(problem)
+    if costs is None:
+        return _better(problem, best, delete(prices.argsort(stable=True), until)[0])
+    cheap, movable = costs.argsort(stable=True), int(problem.movable.sum())
+    undecided = movable - searchable_groups(problem, cheap[problem.movable[cheap]])
+    most, frees = _BOUNDARY_UNITS, 0
+    while time.monotonic() < until:
+        order, free = boundary_order(problem, network, costs, prices, int(most))
+        if free <= frees or movable - free > 2 * undecided:
+            break
+        found, _ = delete(order, until)
+        best, most, frees = _better(problem, best, found), _MORE_UNITS * most, free
+        if found.open:
+            break
+    return best if frees else _better(problem, best, delete(cheap, until)[0])
+
+
+def _better(problem: ReasonProblem, first: GroupDeletion | None, second: GroupDeletion) -> GroupDeletion:
+    """Return the deletion with fewer kept groups, in which undecided ones count twice."""
+    if first is None or _undecided_twice(problem, second) < _undecided_twice(problem, first):
+        return second
+    return first
+
+
+def _undecided_twice(problem: ReasonProblem, found: GroupDeletion) -> int:
+    return int((problem.movable & ~found.free).sum()) + len(found.open)
 
 
 def _with_size(

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from proofmap.explainers import Explanation
 from proofmap.explainers.explanation import Guarantee
+from proofmap.explainers.statements.explained_contrast import contrast_facts
 from proofmap.explainers.statements.explained_reason import reason_facts
 from proofmap.explainers.statements.proven_ranks import ranks, searched
+from proofmap.report.contrast_page import ContrastPage, contrast_claim, contrast_page
 from proofmap.report.finding_pictures import Maps, Place, ScoreBar, bars, columns_of, maps_of_inputs, places
 from proofmap.report.finding_texts import Names, ball, claim, name_of, quantity, sources
 from proofmap.report.number_line import Axis
 from proofmap.report.reason_page import ReasonPage, reason_page
+from proofmap.text.contrast_wording import contrast_clause
 from proofmap.text.guarantee_statements import Statements
 from proofmap.text.output_wording import change_noun, explained_output
 from proofmap.text.reason_wording import BALL_OF_FREE, proof_sentence, short_clause
@@ -69,6 +72,7 @@ class Finding:
     selection: str  # how many scores the table shows
     named: bool  # whether columns have names
     reason: ReasonPage | None = None  # a sufficient set
+    contrast: ContrastPage | None = None  # contrastive sets
 
 
 def finding_of(name: str, record: str, subject: str, e: Explanation, verdict: Verdict, names: Names) -> Finding:
@@ -106,12 +110,16 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, verdict: Ve
         selection=_selection(len(largest), e.scores.shape[1]),
         named=columns_of(e) is not None,
         reason=None if e.reason is None else reason_page(e, subject),
+        contrast=None if e.contrast is None else contrast_page(e, subject),
     )
 
 
 def _title(e: Explanation, title: str, aim: str) -> str:
     """Return the heading of a finding: its method, and the class or the output that it explains."""
     output = explained_output(e.settings)
+    if e.contrast is not None:
+        what = f"why {title}" if output is None else output.text
+        return f"{e.method}, {what}: {contrast_clause(contrast_facts(e))}"
     if output is not None:
         if e.reason is not None:
             return f"{e.method}, {output.text}: {reason_facts(e).kept} of {reason_facts(e).groups} decide"
@@ -130,6 +138,8 @@ def _selection(shown: int, groups: int) -> str:
 def _proof(e: Explanation) -> str:
     if e.reason is not None:
         return f"{proof_sentence(reason_facts(e))}"
+    if e.contrast is not None:
+        return f"{contrast_claim(e, 0).short}"
     if not searched(e):
         return "The scores themselves are not proven."
     sentence = ranks(e, 0).sentence

@@ -9,6 +9,7 @@ from proofmap.explainers.explanation import Guarantee
 from proofmap.explainers.statements.explained_inputs import INPUTS
 from proofmap.explainers.statements.proven_ranks import ranks, searched
 from proofmap.report.attacked_overlaps import GRADIENT_STEPS, RESTARTS
+from proofmap.report.contrast_page import contrast_claim
 from proofmap.report.reason_page import reason_claim
 from proofmap.text.guarantee_statements import Statements, statements
 from proofmap.text.output_wording import explained_output
@@ -19,9 +20,11 @@ Names: TypeAlias = Sequence[str] | None  # names of the classes
 
 
 def claim(e: Explanation, k: int, verdict: Verdict, names: Names) -> Statements:
-    """Return the statements for sample k of e: about its decision and about its scores, or about its sufficient set."""
+    """Return the statements for sample k of e: about its decision and about its scores, or about its sets."""
     if e.reason is not None:
         return reason_claim(e, k)
+    if e.contrast is not None:
+        return contrast_claim(e, k)
     title, aim = name_of(int(e.overlap.target[k]), names), name_of(int(e.target[k]), names)
     found = statements(verdict, title, aim, e.guarantee, e.settings)
     return replace(found, guaranteed=(*found.guaranteed, *_proven(e, k)), open=(*found.open, _scores(e)))

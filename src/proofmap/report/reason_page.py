@@ -52,7 +52,7 @@ def reason_page(e: Explanation, name: str) -> ReasonPage:
     necessary = reason.necessary[0].tolist()
     ordered = sorted(kept, key=lambda group: not necessary[group])
     rows = [
-        (_place(e, group), values_of(e, group), "necessary" if necessary[group] else "undecided")
+        (place_of(e, group), values_of(e, group), "necessary" if necessary[group] else "undecided")
         for group in ordered[:_TABLE_GROUPS]
     ]
     return ReasonPage(
@@ -104,7 +104,7 @@ def _pictures(e: Explanation, name: str, facts: ReasonFacts) -> list[tuple[PageP
     if group is not None:
         ranks = Ranks(facts.groups, 1, (group,), (), facts.noun)
         sure = bool(e.reason.adversarial[0, group])
-        words = capitalised(group_clause(facts, _place(e, group), adversarial=sure, became=_became(facts)))
+        words = capitalised(group_clause(facts, place_of(e, group), adversarial=sure, became=_became(facts)))
         point = picture_of(e.reason.point(0, group))
         found.append((page_picture(point, f"{words}. This {facts.noun} is outlined.", mask, ranks), words))
     return found
@@ -114,7 +114,8 @@ def _became(facts: ReasonFacts) -> str | None:
     return "another class" if facts.output is None else None
 
 
-def _place(e: Explanation, group: int) -> str:
+def place_of(e: Explanation, group: int) -> str:
+    """Return the position of a group of an explanation of one sample."""
     mask = e.mask[0].cpu().numpy()
     if is_sequence(e):
         return place(mask[:, 0] == group, [f"token {at}" for at in range(len(mask))])

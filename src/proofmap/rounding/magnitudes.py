@@ -7,6 +7,7 @@ hold for every line that a rule may choose.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, inf, isfinite, log, prod
 
 import torch
@@ -15,7 +16,8 @@ from torch import Tensor
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import OPERATIONS, compute
 from proofmap.graph.receptive_fields import Shapes
-from proofmap.rules.rounding_steps import STEEPEST, Round
+from proofmap.rules import signs
+from proofmap.rules.rounding_steps import STEEPEST, Floor, Round
 from proofmap.rules.rule import Interval
 from proofmap.rules.softmax import Softmax
 
@@ -235,14 +237,14 @@ def _softmax(node: Node, x: Interval) -> Magnitudes:
     return Magnitudes(end, 2 * high * (size + largest), bias, extra=error, terms=count, least=0.0, most=_SOFTMAX_MOST)
 
 
-def _steps(node: Node, x: Interval) -> Magnitudes:
-    """Bound y = clamp(round(x / step)): lines cover the rounding of x / step, and y is a whole number, without error.
+def _steps(rule: Round, node: Node, x: Interval) -> Magnitudes:
+    """Bound y = clamp(round(x / step)) or floor(x): lines cover the rounding of x / step, and whole y has no error.
 
     Where y is the same on the whole interval, the lines are y. Otherwise a line's slope over x is at most 4 / step, and
     its bias at most |y| + 1, plus that slope times |x| and the room.
     """
-    y = Round().interval(node, x)
-    reach = magnitude(x) * ((1 + 2.0**-10) / node.attributes["step"]) + 1
+    y = rule.interval(node, x)
+    reach = magnitude(x) * ((1 + 2.0**-10) / rule.steps(node)[0]) + 1
     size = STEEPEST * reach + magnitude(y) + 1
     either = y.lower < y.upper
     return Magnitudes(None, torch.where(either, size, 0), torch.where(either, size, magnitude(y)))
@@ -262,6 +264,13 @@ def _change(node: Node, x: Interval, z: Interval, d: Interval) -> Magnitudes:
     elif of.op == "clamp":
         size = size + sum(abs(end) for end in (of.attributes["low"], of.attributes["high"]) if isfinite(end))
     return Magnitudes(2 * size, 2 * size, 4 * size)
+
+
+def _sign(node: Node, x: Interval) -> Magnitudes:
+    """Bound y = sign(x): lines cover the rounding of x, and y is -1, 0 or 1, without error."""
+    y = signs.Sign().interval(node, x)
+    either = (y.lower < y.upper).to(x.lower)
+    return Magnitudes(None, (signs.STEEPEST + 1) * either, 1 + either)
 
 
 # Float32 rounding errors of a curve's values. torch's own are at most 16 u (1 + |x| + |y|), or 16 u (1 + |y|) for
@@ -297,7 +306,9 @@ MAGNITUDES: dict[str, Callable[..., Magnitudes]] = {
     "product": _product,
     "contract": _contract,
     "softmax": _softmax,
-    "round": _steps,
+    "round": partial(_steps, Round()),
+    "floor": partial(_steps, Floor()),
+    "sign": _sign,
     "change": _change,
 }
 

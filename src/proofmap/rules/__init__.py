@@ -4,10 +4,12 @@ from proofmap.rules import discontinuous, linear_operations, maximum, one_bend, 
 from proofmap.rules.elementwise_product import ElementwiseProduct
 from proofmap.rules.matrix_product import MatrixProduct
 from proofmap.rules.maximum_of_two import Larger
-from proofmap.rules.rounding_steps import Round
+from proofmap.rules.rounding_steps import Floor, Round
 from proofmap.rules.rule import AffineBounds, Form, Interval, Linear, Nonlinear, Relaxation, Rule
 from proofmap.rules.secant_slopes import Change
+from proofmap.rules.signs import Sign
 from proofmap.rules.softmax import Softmax
+from proofmap.rules.waves import Cosine, Sine
 
 __all__ = ["RULES", "AffineBounds", "Form", "Interval", "Linear", "Nonlinear", "Relaxation", "Rule"]
 
@@ -36,9 +38,13 @@ RULES: dict[str, Rule] = {
     "shrink": discontinuous.Shrink(),
     "threshold": discontinuous.Threshold(),
     "round": Round(),
+    "floor": Floor(),
+    "sign": Sign(),
     "softplus": discontinuous.Softplus(),
     "elu": s_shaped.Elu(),
     "sigmoid": s_shaped.Sigmoid(),
+    "sin": Sine(),
+    "cos": Cosine(),
     "tanh": s_shaped.Tanh(),
     "softsign": s_shaped.Softsign(),
     "erf": s_shaped.Erf(),

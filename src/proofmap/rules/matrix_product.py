@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,7 +63,7 @@ class MatrixProduct(Nonlinear):
     def interval(self, node: Node, *inputs: Interval) -> Interval:
         """Add up the intervals of the products, one k at a time."""
         a, b = inputs
-        shape = torch.broadcast_shapes(a.lower[..., :1].shape, b.lower[..., :1, :].shape)
+        shape = np.broadcast_shapes(a.lower[..., :1].shape, b.lower[..., :1, :].shape)
         lower, upper = a.lower.new_zeros(shape), a.lower.new_zeros(shape)
         for k in range(a.lower.shape[-1]):
             x = [end[..., k : k + 1] for end in (a.lower, a.upper)]

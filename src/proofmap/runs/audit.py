@@ -12,7 +12,8 @@ import numpy as np
 from proofmap.errors import FileError
 from proofmap.runs.chunk_invariants import find_violation
 from proofmap.runs.manifest import ChunkEntry, chunk_file, contradiction
-from proofmap.runs.reason_results import reason_faults
+from proofmap.runs.sets.contrast_results import contrast_faults
+from proofmap.runs.sets.reason_results import reason_faults
 from proofmap.storage.hashing import hash_file
 from proofmap.storage.resumable_folder import path_inside
 
@@ -72,7 +73,7 @@ def _contradiction(about: Mapping[str, Any], number: int, entry: ChunkEntry, par
                 otherwise = f"{values[row]:g} in row {first + row}, {texts.names[row]}"
                 return f"{where} is {value:g} in the manifest and {otherwise}"
     broken = find_violation(about, texts, part.held, first)
-    if broken is None and part.reasoned:
-        shape = tuple(about["model"]["shape"])
-        broken = next(reason_faults(part.held, part.explained, part["mask"], shape), None)
+    if broken is None and (part.reasoned or part.contrasted):
+        shape, faults = tuple(about["model"]["shape"]), reason_faults if part.reasoned else contrast_faults
+        broken = next(faults(part.held, part.explained, part["mask"], shape), None)
     return None if broken is None else f"in {entry.file} {broken}"

@@ -44,9 +44,14 @@ ARRAYS: Mapping[str, tuple[str, Any, int]] = {
     "reason_bound": ("float64", np.nan, 1),  # proven upper bound of the overlap if only the free groups move
     "reason_limit": ("float64", np.nan, 1),  # this bound is below the limit
     "reason_least": ("int64", -1, 1),  # no sufficient set has fewer groups
+    "changed": ("bool", False, 2),  # (n, G) the groups of the smallest contrastive set that was found
+    "contrast_least": ("int64", -1, 1),  # no contrastive set has fewer groups; -1 if no set changes the decision
+    "contrast_counted": ("bool", False, 1),  # whether a solver in floating point counted these groups
+    "contrast_limit": ("float64", np.nan, 1),  # a changed input exceeds the limit
 }
 ERRORS = "errors"
 REASON_ARRAYS = ("kept", "necessary", "reason_bound", "reason_limit", "reason_least")  # stored for sufficient sets
+CONTRAST_ARRAYS = ("changed", "contrast_least", "contrast_counted", "contrast_limit")  # stored for contrastive sets
 LOWER_BOUNDS = ("full_lower", "frozen_lower")
 DROP_BOUNDS = ("drop_lower", "drop_upper")
 SCORE_BOUNDS = ("score_lower", "score_upper")  # (n, G) float64, bounds of the exact scores, not stored

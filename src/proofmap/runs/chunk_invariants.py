@@ -12,8 +12,18 @@ import numpy as np
 
 from proofmap.registry import EXPLAINER_ENTRIES
 from proofmap.runs.attained_points import POINT_ARRAYS
-from proofmap.runs.chunk import ARRAYS, DROP_BOUNDS, ERRORS, LOWER_BOUNDS, REASON_ARRAYS, Array, ChunkTexts
-from proofmap.runs.reason_results import REASON_POINTS
+from proofmap.runs.chunk import (
+    ARRAYS,
+    CONTRAST_ARRAYS,
+    DROP_BOUNDS,
+    ERRORS,
+    LOWER_BOUNDS,
+    REASON_ARRAYS,
+    Array,
+    ChunkTexts,
+)
+from proofmap.runs.sets.contrast_results import CONTRAST_POINTS
+from proofmap.runs.sets.reason_results import REASON_POINTS
 
 _CROSSING_TOLERANCE = 1e-3  # relative to 1 + |value|: float32 bounds may cross by less than this
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -55,6 +65,7 @@ def _members(about: Mapping[str, Any], arrays: Mapping[str, Array], ball: bool) 
     needed |= {"mask"} if about["mask"] is None else set()
     optional = {ERRORS} | ({*LOWER_BOUNDS, *DROP_BOUNDS, *POINT_ARRAYS} if ball else set())
     optional |= {*REASON_ARRAYS, *REASON_POINTS} if about["job"]["method"] == "sufficient" else set()
+    optional |= {*CONTRAST_ARRAYS, *CONTRAST_POINTS} if about["job"]["method"] == "contrastive" else set()
     for group in (LOWER_BOUNDS, DROP_BOUNDS, POINT_ARRAYS):
         if 0 < len({*group} & arrays.keys()) < len(group):
             yield f"it has only some of the arrays {', '.join(group)}"

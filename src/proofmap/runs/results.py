@@ -19,11 +19,13 @@ from proofmap.explainers.explanation import Guarantee, spread
 from proofmap.explainers.proven_scores import ProvenScores
 from proofmap.explainers.statements.proven_ranks import MAX_LARGEST
 from proofmap.inputs.array_types import to_tensor
+from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.reason import Reason
 from proofmap.runs.attained_points import POINT_ARRAYS, unpack_points
 from proofmap.runs.audit import find_faults
 from proofmap.runs.chunk import (
     ARRAYS,
+    CONTRAST_ARRAYS,
     DROP_BOUNDS,
     ERRORS,
     FULL_BALL_OF,
@@ -37,8 +39,9 @@ from proofmap.runs.chunk import (
     with_missing_groups,
 )
 from proofmap.runs.manifest import MASK, ChunkEntry, Manifest, chunk_file
-from proofmap.runs.reason_results import REASON_COUNTS, read_reason, reason_count, without_reasons
 from proofmap.runs.results_export import export, rows
+from proofmap.runs.sets.contrast_results import CONTRAST_COUNTS, contrast_count, read_contrast
+from proofmap.runs.sets.reason_results import REASON_COUNTS, read_reason, reason_count, without_reasons
 from proofmap.storage.exported_tables import data_frame, escape_surrogates
 from proofmap.storage.hashing import digest
 from proofmap.storage.resumable_folder import path_inside, read_log
@@ -55,7 +58,7 @@ class ChunkResults:
     file: Path
     samples: int
     shared: Array | None  # the group of each variable, (*shape), if all samples share the groups
-    seconds: Sequence[float | None] = ()  # per sufficient set, from the log; () if not recorded
+    seconds: Sequence[float | None] = ()  # per sample with sets, from the log; () if not recorded
 
     def __len__(self) -> int:
         return self.samples
@@ -73,7 +76,7 @@ class ChunkResults:
         """The names of the arrays; includes `SCORE_BOUNDS` if the scores were bounded from both sides."""
         known = (*self._texts[1], *(LOWER_BOUNDS if self.searched else ()))
         held = [name for name in ARRAYS if name in known]
-        counts = REASON_COUNTS if self.reasoned else ()
+        counts = REASON_COUNTS if self.reasoned else CONTRAST_COUNTS if self.contrasted else ()
         return [*held, *counts, *(SCORE_BOUNDS if self.searched else ()), "mask", "attributions"]
 
     @property
@@ -90,6 +93,11 @@ class ChunkResults:
     def reasoned(self) -> bool:
         """True if sufficient sets were stored."""
         return REASON_ARRAYS[0] in self._texts[1]
+
+    @property
+    def contrasted(self) -> bool:
+        """True if contrastive sets were stored."""
+        return CONTRAST_ARRAYS[0] in self._texts[1]
 
     @cached_property
     def known(self) -> ProvenScores:
@@ -116,6 +124,13 @@ class ChunkResults:
             self.file, row, {name: self[name] for name in REASON_ARRAYS}, float(self["reason_seconds"][row])
         )
 
+    def contrast(self, row: int) -> tuple[Contrast, Array] | None:
+        """Return the contrastive sets of a row, and its input x (*shape); None if it was not explained."""
+        if not self.contrasted or not self.explained[row]:
+            return None
+        held = {name: self[name] for name in CONTRAST_ARRAYS}
+        return read_contrast(self.file, row, held, float(self["contrast_seconds"][row]))
+
     @property
     def explained(self) -> Array:
         """(n,) bool."""
@@ -138,10 +153,14 @@ class ChunkResults:
             return maps(self["scores"], self["mask"], self.texts.about["job"].get("smooth", False))
         if name == "mask" and self.shared is not None:
             return self.shared[None]
-        if name in REASON_COUNTS:
+        if name in REASON_COUNTS or name in CONTRAST_COUNTS:
             took = [np.nan if one is None else one for one in self.seconds]
             seconds = np.array(took if len(took) == len(self) else [np.nan] * len(self))
+            if name in CONTRAST_COUNTS:
+                return contrast_count(name, {"changed": self["changed"]}, self.explained, seconds)
             return reason_count(name, {one: self[one] for one in REASON_ARRAYS[:2]}, self.explained, seconds)
+        if name in (CONTRAST_ARRAYS if not self.contrasted else ()):
+            return without_reasons(name, len(self), self["scores"].shape[1])
         if name in REASON_ARRAYS and not self.reasoned:
             return without_reasons(name, len(self), self["scores"].shape[1])
         if name in SCORE_BOUNDS:
@@ -285,6 +304,15 @@ class Results:
         """
         part, place = self._place(row)
         found = part.reason(place)
+        return None if found is None else found[0]
+
+    def contrast(self, row: int) -> Contrast | None:
+        """Return the contrastive sets of a row, as `pm.Contrastive` found them; None without any.
+
+        Their time is that of the log, and NaN without the log.
+        """
+        part, place = self._place(row)
+        found = part.contrast(place)
         return None if found is None else found[0]
 
     def _place(self, row: int) -> tuple[ChunkResults, int]:

@@ -61,6 +61,9 @@ def _names(results: Results) -> dict[str, str]:
         "reason_bound": f"free_{bound_name(results.guarantee, objective)}",
         "reason_limit": f"free_{quantity_name(objective)}_limit",
         "reason_least": "reason_no_set_smaller_than",
+        "contrast_least": "contrast_no_set_smaller_than",
+        "contrast_counted": "contrast_counted_by_solver",
+        "contrast_limit": f"contrast_{quantity_name(objective)}_limit",
         "score_lower": "score_lower_proven",
         "score_upper": "score_upper_proven",
     }

@@ -19,19 +19,22 @@ from typing import Any
 import torch
 
 from proofmap.errors import BoundError, FileError, InputError, ProofmapWarning
+from proofmap.explainers.certified_explanation import LEAVES_OF_SETS, statement_of_changes, statement_of_sets
 from proofmap.proof.certificate import packed
+from proofmap.proof.contrastive_statement import ContrastiveStatement
 from proofmap.proof.make_certificate import (
     CertificateSubject,
     Certified,
     certify,
+    certify_changes,
     comparable,
     in_units_of,
     splits,
     with_objective,
 )
-from proofmap.proof.never_weaker import Explained
-from proofmap.proof.output_statement import model_graph
-from proofmap.proof.proof_tree import growth_for
+from proofmap.proof.never_weaker import Explained, ExplainedSet, ExplainedSize
+from proofmap.proof.output_statement import model_graph, without_last_sigmoid
+from proofmap.proof.proof_tree import Growth, growth_for
 from proofmap.proof.statement import Asked
 from proofmap.runs.chunk import Array
 from proofmap.runs.manifest import INDEX
@@ -41,19 +44,22 @@ from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.sources import Samples
 from proofmap.storage.hashing import hash_file, hash_values
 from proofmap.storage.resumable_folder import EventLog, path_inside, read_log, write_piece, write_piece_once
+from proofmap.verify.objectives import Label
 
 _BOUND_ARRAYS = ("full", "nominal")
 _TREE_SECONDS = 60.0  # the time for one sample's trees
 _FOLDER = PurePosixPath(INDEX).parent
+_CERTIFIED = ("eva", "sufficient", "contrastive")  # methods of runs with certificates
 
 
 def check_certifiable(setup: Setup) -> Certified:
     """Raise InputError before any work if the job cannot be certified; return the ONNX file for the certificates."""
     job = setup.job
-    if job.method != "eva" or not (setup.objective == "margin" or setup.about_outputs):
+    of_outputs = job.method == "eva" and setup.about_outputs
+    if job.method not in _CERTIFIED or not (of_outputs or setup.objective == "margin"):
         raise InputError(
-            f"got certificates of {job.method} with the objective {setup.objective!r}, expected eva and 'margin', an "
-            "output or a label: certificates are about its overlaps"
+            f"got certificates of {job.method} with the objective {setup.objective!r}, expected "
+            f"{', '.join(_CERTIFIED)} and the objective 'margin', or eva and an output: they are about overlaps and sets"
         )
     return Certified.of(model_graph(setup.graph) if setup.about_outputs else setup.graph)
 
@@ -129,7 +135,7 @@ class _CertificateWriter:
         try:
             subject = self._subject(row, samples.read(index)[None])
             asked = subject.asked
-            if self._is_current(path, row, asked):
+            if self._is_current(path, row, subject, asked):
                 digest = self.recorded[row]
             else:
                 content = self._new_certificate(row, subject)
@@ -143,16 +149,45 @@ class _CertificateWriter:
 
     def _new_certificate(self, row: int, subject: CertificateSubject) -> bytes:
         """Compute a new certificate."""
+        if subject.sets is not None:
+            return self._certificate_of_sets(row, subject)
         points = self.results.points(row)
         met = None if points is None else torch.from_numpy(points)
         settings, full, nominal = self.setup.job.settings, *(float(self.arrays[name][row]) for name in _BOUND_ARRAYS)
         explained = Explained(full, nominal, bool(settings.get("rigorous", False)))
-        growth = growth_for(explained, subject.groups, None, _TREE_SECONDS, self._searched, splits(subject.graph))
+        bent = without_last_sigmoid(subject.graph) if isinstance(self.setup.objective, Label) else subject.graph
+        growth = growth_for(explained, subject.groups, None, _TREE_SECONDS, self._searched, splits(bent))
         growth = in_units_of(subject, explained, growth)
         made = certify(subject, met, growth, self.model, comparable(subject, self.setup.objective, explained))
         if made.shortfall is not None:
             warnings.warn(f"row {row}: {made.shortfall}", ProofmapWarning, stacklevel=2)
         return made.content
+
+    def _certificate_of_sets(self, row: int, subject: CertificateSubject) -> bytes:
+        """Compute a new certificate of sufficient or contrastive sets."""
+        nominal, rigorous = float(self.arrays["nominal"][row]), bool(self.setup.job.settings.get("rigorous", False))
+        growth = Growth(LEAVES_OF_SETS, _TREE_SECONDS) if splits(self.setup.graph) else None
+        if isinstance(subject.sets, ContrastiveStatement):
+            limit = float(self.results["contrast_limit"][row])
+            size = ExplainedSize(limit, nominal, rigorous, limit, subject.sets.least)
+            made = certify_changes(subject, growth, self.model, size)
+        else:
+            bound, limit = (float(self.results[name][row]) for name in ("reason_bound", "reason_limit"))
+            made = certify(subject, None, growth, self.model, ExplainedSet(bound, nominal, rigorous, limit))
+        if made.shortfall is not None:
+            warnings.warn(f"row {row}: {made.shortfall}", ProofmapWarning, stacklevel=2)
+        return made.content
+
+    def _with_sets(self, row: int, subject: CertificateSubject) -> CertificateSubject:
+        """Return the question about the sets of a row; about overlaps, if it has none."""
+        reason, contrast = self.results.reason(row), self.results.contrast(row)
+        if reason is not None:
+            return replace(subject, sets=statement_of_sets(reason))
+        if contrast is None:
+            return subject
+        own = int(self.results["predicted"][row])
+        rival = None if own == subject.target else subject.target
+        return replace(subject, target=own, rival=rival, sets=statement_of_changes(contrast))
 
     @cached_property
     def inputs(self) -> list[str | None]:
@@ -171,7 +206,7 @@ class _CertificateWriter:
         around = self.setup.ball_of(x, float(self.arrays["eps"][row]))
         target = int(self.arrays["target"][row])
         subject = CertificateSubject(self.setup.graph, x, around, mine, self.arrays["scores"].shape[1], target)
-        return with_objective(subject, self.setup.objective)
+        return self._with_sets(row, with_objective(subject, self.setup.objective))
 
     @property
     def _searched(self) -> bool:
@@ -179,7 +214,7 @@ class _CertificateWriter:
         bounds = self.setup.job.settings.get("bounds")
         return bounds is not None and bounds.search is not None
 
-    def _is_current(self, path: Path, row: int, asked: Asked) -> bool:
+    def _is_current(self, path: Path, row: int, subject: CertificateSubject, asked: Asked) -> bool:
         """Return whether the row has an unchanged certificate of the same question and model."""
         try:
             content = path.read_bytes()
@@ -189,5 +224,10 @@ class _CertificateWriter:
                 claim = json.loads(file.read("claim.json"))
         except (OSError, zipfile.BadZipFile, LookupError, ValueError):
             return False
-        same = all(claim.get(name) == value for name, value in asked.claim.items())
+        stated = asked.claim
+        if subject.sets is not None:
+            stated = {name: stated[name] for name in ("input", "ball", "groups")}
+            if not subject.sets.stated_in(claim["statement"]):
+                return False
+        same = all(claim.get(name) == value for name, value in stated.items())
         return same and claim["model"] == self.model.stated

@@ -16,8 +16,9 @@ from safetensors.numpy import save
 from proofmap.explainers.explanation import Guarantee
 from proofmap.registry import objective_of
 from proofmap.runs.chunk import ARRAYS, SCORE_BOUNDS, Array
-from proofmap.runs.reason_results import ReasonTotals
 from proofmap.runs.results import Results, maps
+from proofmap.runs.sets.contrast_results import ContrastTotals
+from proofmap.runs.sets.reason_results import ReasonTotals
 from proofmap.runs.totals_text import totals_text
 from proofmap.sources.own_files import DRAWING
 from proofmap.storage.resumable_folder import write_piece
@@ -83,6 +84,7 @@ class Totals:
     smooth: bool  # True: maps interpolate between groups
     columns: Sequence[str] | None  # the names of the variables of a flat sample
     reason: ReasonTotals | None = None  # the sufficient sets
+    contrast: ContrastTotals | None = None  # the contrastive sets
 
     @property
     def explained(self) -> int:
@@ -106,7 +108,8 @@ class Totals:
     @property
     def witness(self) -> Witness:
         """The kind of point that refutes decisions: the input itself, unless a method looks for others."""
-        return "search" if self.guarantee == "sampled" or self.ranked is not None else "input"
+        searched = self.ranked is not None or self.contrast is not None
+        return "search" if self.guarantee == "sampled" or searched else "input"
 
     @property
     def maps(self) -> Array:
@@ -130,6 +133,7 @@ class Totals:
             "refuted": self.refuted,
             **({} if self.ranked is None else {"matters_most_proven": self.ranked}),
             **({} if self.reason is None else {"reason": self.reason.json()}),
+            **({} if self.contrast is None else {"contrast": self.contrast.json()}),
             "labelled": self.labelled,
             "correct": self.correct,
             "certified_correct": right,
@@ -194,6 +198,9 @@ def total(results: Results) -> Totals:
     objective = objective_of(job["method"], job["settings"])
     certain = overlap < 0 if overlap is not None and results.guarantee == "certified" and decides(objective) else None
     reason = ReasonTotals.of(results) if explained.any() else None
+    contrast = ContrastTotals.of(results) if explained.any() else None
+    if certain is not None and contrast is not None and job["target"] is None:
+        certain = certain | (contrast.least < 0)  # no input of the ball changes the decision
     if certain is not None and reason is not None:
         certain = certain | (reason.sizes == 0)  # all groups are free: the proof is about the whole ball
     names = results.samples
@@ -207,7 +214,9 @@ def total(results: Results) -> Totals:
         guarantee=results.guarantee,
         rigorous=bool(job["settings"].get("rigorous")),
         certified=None if certain is None else int(certain.sum()),
-        refuted=_refuted(rows, results.guarantee, objective),
+        refuted=_refuted(rows, results.guarantee, objective)
+        if contrast is None or certain is None
+        else len(contrast.found),
         ranked=sum(int(part.ranked.sum()) for part in results.parts) if SCORE_BOUNDS[0] in results.names else None,
         labelled=labelled,
         correct=int((labels == rows["predicted"]).sum()) if labelled else None,
@@ -233,6 +242,7 @@ def total(results: Results) -> Totals:
         smooth=job.get("smooth", False),
         columns=columns if mask.ndim == 1 and columns is not None and len(columns) == len(mask) else None,
         reason=reason,
+        contrast=contrast,
     )
 
 

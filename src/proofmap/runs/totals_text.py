@@ -29,6 +29,8 @@ def totals_text(totals: Totals) -> str:
     lines = [f"{plural(totals.count, 'sample')}: {totals.explained} explained, {len(totals.failed)} failed"]
     if totals.reason is not None:
         lines += totals.reason.lines()
+    if totals.contrast is not None:
+        lines += totals.contrast.lines()
     if totals.correct is not None:
         lines.append(f"predicted as labelled: {share(totals.correct, totals.labelled, 'labelled sample')}")
     if totals.certified is not None:

@@ -25,6 +25,7 @@ from proofmap.inputs.several_inputs import inputs_at, join_tensors
 from proofmap.runs.attained_points import pack_points
 from proofmap.runs.chunk import (
     ARRAYS,
+    CONTRAST_ARRAYS,
     DROP_BOUNDS,
     ERRORS,
     FULL_BALL_OF,
@@ -35,14 +36,15 @@ from proofmap.runs.chunk import (
     pack_chunk,
     with_missing_groups,
 )
-from proofmap.runs.reason_results import join_points, reason_tensors
 from proofmap.runs.run_job import Job, Setup, seed_of
+from proofmap.runs.sets.contrast_results import contrast_tensors, join_sets
+from proofmap.runs.sets.reason_results import join_points, reason_tensors
 from proofmap.runtime.precision import full_precision
 from proofmap.storage.hashing import versions
 
 _Arrays: TypeAlias = dict[str, Array]
 
-_SECONDS = "seconds"  # the time of each sufficient set, which the log records
+_SECONDS = "seconds"  # the time of the sets of each sample, which the log records
 
 T = TypeVar("T")
 
@@ -70,7 +72,7 @@ class ExplainedChunk:
     content: bytes
     seconds: float
     worker: str  # host and process
-    sample_seconds: tuple[float | None, ...] = ()  # n, of sufficient sets; None for samples without results
+    sample_seconds: tuple[float | None, ...] = ()  # n, of sets; None for samples without results
 
 
 class Worker:
@@ -135,6 +137,7 @@ class Worker:
                 **({} if e.overlap.points is None else {"x": x, "points": e.overlap.points}),
                 **({} if e.errors is None else {ERRORS: e.errors}),
                 **({} if e.reason is None else {**reason_tensors(e.reason, x), _SECONDS: e.reason.seconds}),
+                **({} if e.contrast is None else {**contrast_tensors(e.contrast, x), _SECONDS: e.contrast.seconds}),
             }
             radii = self.setup.job.eps if self.setup.parts else e.settings["eps"]
             radii = e.settings["eps"] if isinstance(radii, str) else radii
@@ -161,8 +164,9 @@ class Worker:
         if task.labels is not None:
             arrays["label"] = np.asarray(task.labels, dtype=np.int64)
         means = (ERRORS,) if any(ERRORS in explained for _, explained in parts) else ()
-        reasons = REASON_ARRAYS if any(_SECONDS in explained for _, explained in parts) else ()
-        for name in (*self.setup.arrays, *means, *reasons):
+        kinds = (REASON_ARRAYS, CONTRAST_ARRAYS)
+        sets = next((kind for kind in kinds if any(kind[0] in explained for _, explained in parts)), ())
+        for name in (*self.setup.arrays, *means, *sets):
             dtype, fill, rank = ARRAYS[name]
             wide = max((explained[name].shape[1] for _, explained in parts), default=0) if rank == 2 else None
             arrays[name] = np.full((count,) if wide is None else (count, wide), fill, dtype=dtype)
@@ -180,7 +184,9 @@ class Worker:
             arrays |= self._points(count, parts)
         if DROP_BOUNDS[1] in arrays and not np.isfinite(arrays[DROP_BOUNDS[1]]).any():
             arrays = {name: values for name, values in arrays.items() if name not in DROP_BOUNDS}
-        if reasons:
+        if sets == CONTRAST_ARRAYS:
+            arrays |= join_sets(count, self.setup.graph.input.shape, parts)
+        elif sets:
             arrays |= join_points(count, self.setup.graph.input.shape, parts)
         if self.setup.mask is None:
             arrays["mask"] = np.zeros((count, *self.setup.graph.input.shape), dtype=np.int32)
@@ -201,7 +207,7 @@ class Worker:
 
 
 def _sample_seconds(count: int, parts: Sequence[tuple[Sequence[int], _Arrays]]) -> tuple[float | None, ...]:
-    """Return the seconds of each sample's sufficient set; () for other methods."""
+    """Return the seconds of each sample's sets; () for other methods."""
     found = {row: float(took) for rows, held in parts for row, took in zip(rows, held.get(_SECONDS, ()), strict=False)}
     return tuple(found.get(row) for row in range(count)) if found else ()
 

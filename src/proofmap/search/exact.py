@@ -38,6 +38,8 @@ from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.branch_and_bound import branch_and_bound
 from proofmap.search.frontier import SearchResult, StoppingRule
 from proofmap.search.input_splitting import InputSplittingProblem, split_inputs, varying_variables
+from proofmap.search.neurons.neuron_splitting import split_neurons
+from proofmap.search.neurons.part_bounder import NeuronSplittingProblem
 from proofmap.search.parallel import concurrent_searches, run_searches
 from proofmap.search.unstable_units import Units, build_units, has_units
 
@@ -189,7 +191,10 @@ class _Sample:
         return (self.points - self.balls.x).flatten(1)
 
     def search(self, known: Tensor, rule: StoppingRule, say: Listener) -> SearchResult:
-        """First split the units, then boxes of inputs if few variables vary. known: upper bounds (1 + G,)."""
+        """First split the units, then boxes of inputs if few variables vary. known: upper bounds (1 + G,).
+
+        In a network without units, inputs of nonlinear operations are split instead, if many variables vary.
+        """
         begin = time.monotonic()
 
         def report(lower: float, upper: float, parts: int) -> None:
@@ -216,6 +221,11 @@ class _Sample:
             found = _without_bounds(self.value, why)
             if units is not None:
                 found = branch_and_bound(units, SampleBalls(self.balls), self.value.clone(), first, self._offer, report)
+            elif why == "units" and not few:
+                neurons = NeuronSplittingProblem(
+                    self.graph, self.balls, self.forms, self.hidden, self.available, self.rigorous
+                )
+                found = split_neurons(neurons, known.double(), self.value.clone(), rule, self._offer, report)
             if few and found.stopped in ("time", "memory", "units"):
                 problem = InputSplittingProblem(
                     self.graph, self.balls, self.forms, self.available, varying, self.rigorous

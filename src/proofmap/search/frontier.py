@@ -57,7 +57,7 @@ class SearchResult:
 
     upper: Tensor
     parts: int
-    stopped: str = ""  # "time", "memory", "interrupted", "refuted", or "units": the network has no units to split
+    stopped: str = ""  # "time", "memory", "interrupted", "refuted", or "units": nothing is left to split
     lower: Tensor | None = None  # (1 + G,) lower bounds that cover all rounding errors
 
 

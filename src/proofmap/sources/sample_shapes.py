@@ -40,7 +40,7 @@ def fits(shape: tuple[int, ...], preparation: Preparation) -> bool:
     """Return whether an array of this shape is one sample, apart from axes of size 1 and from flattening."""
     if preparation.shape is None:
         return False
-    expected = _arranged(preparation.shape, preparation)
+    expected = in_layout(preparation.shape, preparation)
     flat = len(_long(shape)) <= 1 or len(_long(expected)) <= 1
     return _long(shape) == _long(expected) or (flat and prod(shape) == prod(expected))
 
@@ -65,7 +65,7 @@ def fit(values: Array, preparation: Preparation, where: str) -> Tensor:
 def arrange(values: Array, preparation: Preparation, where: str) -> Array:
     """Bring an array with the axes of the model's layout into the shape of a sample, channels first."""
     if preparation.shape is not None:
-        expected = _arranged(preparation.shape, preparation)
+        expected = in_layout(preparation.shape, preparation)
         if not fits(values.shape, preparation):
             raise InputError(f"{where} has shape {values.shape}, expected {expected} for this model")
         values = values.reshape(expected)
@@ -77,7 +77,7 @@ def planes(values: Array, preparation: Preparation) -> Array:
     return np.moveaxis(values, 0, -1) if preparation.layout == "NHWC" and values.ndim == 3 else values
 
 
-def _arranged(shape: tuple[int, ...], preparation: Preparation) -> tuple[int, ...]:
+def in_layout(shape: tuple[int, ...], preparation: Preparation) -> tuple[int, ...]:
     """Return a sample's shape in the model's layout."""
     return (*shape[1:], shape[0]) if preparation.layout == "NHWC" and len(shape) == 3 else shape
 

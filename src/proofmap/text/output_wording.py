@@ -10,6 +10,7 @@ from proofmap.verify.objectives import Output, read_objective
 
 _NOUNS = {"up": "rise", "down": "fall", "both": "change"}
 _VERBS = {"up": "rises", "down": "falls", "both": "changes"}
+_EFFECTS = {"up": "raises", "down": "lowers", "both": "changes"}
 _VALUE_DIGITS = 5  # significant digits of the output at x
 
 
@@ -22,6 +23,16 @@ def explained_output(settings: Mapping[str, Any]) -> Output | None:
 def change_noun(output: Output) -> str:
     """Return "rise", "fall" or "change"."""
     return _NOUNS[output.direction]
+
+
+def effect_verb(output: Output) -> str:
+    """Return "raises", "lowers" or "changes": what an input of the ball does to the output."""
+    return _EFFECTS[output.direction]
+
+
+def change_verb(output: Output) -> str:
+    """Return "rises", "falls" or "changes"."""
+    return _VERBS[output.direction]
 
 
 def quantity(output: Output) -> str:
@@ -71,7 +82,7 @@ def range_text(output: Output, value: float, upper: float) -> str:
 
 def within_text(output: Output, within: str, verdict: str, ball: str) -> str:
     """Word the answer to whether the output changes by more: "proven: no input in the ball changes it by more"."""
-    verb, limit = {"up": "raises", "down": "lowers", "both": "changes"}[output.direction], with_unit(within, output)
+    verb, limit = effect_verb(output), with_unit(within, output)
     if verdict == "proven":
         return f"proven: no input in {ball} {verb} it by more than {limit}"
     if verdict == "refuted":

@@ -7,7 +7,7 @@ and a proof of the free groups is never a proof of the whole ball.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proofmap.text.output_wording import change_noun, with_unit
+from proofmap.text.output_wording import change_noun, effect_verb, with_unit
 from proofmap.text.verdict_wording import rounding_note
 from proofmap.text.wording import capitalised, plural
 from proofmap.verify.objectives import Output
@@ -147,8 +147,7 @@ def _effect(facts: ReasonFacts) -> str:
     """Return the effect that is excluded: "changes the class", "raises output 0 by 0.5 or more"."""
     if facts.output is None:
         return "changes the class"
-    verb = {"up": "raises", "down": "lowers", "both": "changes"}[facts.output.direction]
-    return f"{verb} {facts.output.text} by {_limit(facts)} or more"
+    return f"{effect_verb(facts.output)} {facts.output.text} by {_limit(facts)} or more"
 
 
 def admitted(facts: ReasonFacts) -> str:

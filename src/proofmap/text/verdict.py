@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias
 # The question that a sample's overlap answers. "decision": does the class hold? "targeted": can raising values alone,
 # or lowering them alone, reach one other class? "own": the same for the class that the sample already has. "other": a
 # form of the logits that decides no class. "smoothed": does the class hold for most noisy copies? "output": how far can
-# one output change? "reason": which groups decide, so that all others may move?
-Kind: TypeAlias = Literal["decision", "targeted", "own", "other", "smoothed", "output", "reason"]
+# one output change? "reason": which groups decide, so that all others may move? "contrast": which groups can change the
+# decision?
+Kind: TypeAlias = Literal["decision", "targeted", "own", "other", "smoothed", "output", "reason", "contrast"]
 # "unproven": no upper bound is known. "aside": the question is not about the decision. "bounded", "reached": an output
 # has a proven bound, or only values that were reached. "sufficient": the kept groups are proven to decide.
 Outcome: TypeAlias = Literal[

@@ -21,6 +21,7 @@ _SCORE_MEANINGS = {  # methods whose scores are not differences of overlaps
     "NestedEVA": "the share of groups that rank no higher in attacks that may move fewer and fewer groups",
     "NoiseEVA": "a group's part of the change from the input to a point of the ball, averaged over random points",
     "Sufficient": "1 for a necessary group, 0.5 for an undecided one and 0 for a free one",
+    "Contrastive": "1 for a group of the smallest set found, 1/2 for one of the second set, and 0 for the others",
     "BlendEVA": "a group's part of the evidence over the ball, of the gain of attacks and of the loss by noise, mixed",
 }
 _BOUND_SUFFIXES = {

@@ -102,9 +102,64 @@ def test_explain_leads_with_the_set_too(words: list[object]) -> None:
     assert record["reason"]["kept"] == expected().kept[0].nonzero().flatten().tolist()
 
 
+def changes(target: int | None = None, sets: int = 1) -> pm.Explanation:
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.ReLU(), torch.nn.Linear(12, 3)).eval()
+    ball = pm.Ball(0.3, domain=(0.0, 1.0))
+    method = pm.Contrastive(model, ball, groups=pm.groups.columns(), sets=sets, progress=False)
+    return method.explain(torch.tensor(ROWS), target)
+
+
+def test_contrastive_sets_have_lines_files_and_records(words: list[object], tmp_path: Path) -> None:
+    done, e = called(*words, "--contrastive"), changes()
+    assert done.exit_code == 0, done.output
+    assert e.contrast is not None
+    assert bool(e.contrast.found.all())
+    lines = done.stdout.splitlines()
+    for k in range(3):
+        size = int(e.contrast.size[k])
+        assert f"changing {size} of 6 columns can change the decision to " in lines[k]
+        assert "no smaller set can" in lines[k]
+    assert lines[-1] == f"wrote 3 contrastive sets to {tmp_path / 'out'}"
+    again = pm.Explanation.load(sorted((tmp_path / "out").glob("*.proofmap"))[0])
+    assert again.contrast is not None
+    assert torch.equal(again.contrast.moved, e.contrast.moved[:1])
+    found, several = answer(*words, "--contrastive", "--sets", "2"), changes(sets=2).contrast
+    assert found["method"] == "contrastive"
+    assert several is not None
+    for k, one in enumerate(found["inputs"]):
+        own = [groups.nonzero().flatten().tolist() for groups in several.sets[several.owner == k]]
+        assert [entry["changed"] for entry in one["sets"]] == own
+        assert one["sets"][0]["where"] == [COLUMNS[group] for group in own[0]]
+        assert one["sets"][0]["class"] == int(several.reached[k])
+        assert (one["smallest"], one["no_set_possible"]) == (True, False)
+        assert one["said"][0].startswith("Changing th")
+
+
+def test_a_contrastive_set_changes_to_a_class(words: list[object]) -> None:
+    e = changes(2).contrast
+    assert e is not None
+    found = answer(*words, "--contrastive", "--to", "2")["inputs"]
+    for k, one in enumerate(found):
+        assert one["target"] == 2
+        assert one["found"] == bool(e.found[k])
+        assert {entry["class"] for entry in one["sets"]} <= {2}
+        assert one["no_set_possible"] == bool(e.impossible[k])
+    line = called("explain", *words[1:], "--method", "contrastive", "--limit", "1").stdout.splitlines()[0]
+    assert "can change the decision to" in line
+    assert "AO" not in line
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        (["--contrastive", "--eps", "auto"], "within the largest proven radius no set changes the decision"),
+        (["--contrastive", "--target", "1"], "got --target with --contrastive, expected the class that the predicted"),
+        (["--contrastive", "--order", "eva"], "got --order eva with --contrastive, expected one of them"),
+        (["--contrastive", "--to", "mine"], "got --to mine, expected a class number"),
+        (["--contrastive", "--output", "0", "--within", "1", "--to", "1"], "got --to with --output, expected one"),
+        (["--to", "1"], "got --to without --contrastive, expected both: --contrastive --to 3"),
+        (["--sets", "3"], "got --sets without --contrastive, expected both: --contrastive --sets 3"),
         (["--target", "2"], "the decision does not hold at the input itself"),
         (["--eps", "0"], "nothing is left to free: no value of sample 0 can move in the ball"),
         (["--eps", "auto"], "got --eps auto, expected a number: within the largest proven radius every value may move"),

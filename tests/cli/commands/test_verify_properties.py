@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
 from tests.cli.invoke import answer, called
+from tests.graph.onnx.files import make
+from tests.graph.onnx.specs import node
 from tests.sources.files import write_convolution, write_known, write_linear
 
 INPUTS = """(declare-const X_0 Real) (declare-const X_1 Real) (declare-const Y_0 Real) (declare-const Y_1 Real)
@@ -175,3 +178,37 @@ def test_a_network_of_one_output_has_properties_too(tmp_path: Path) -> None:
     text = INPUTS.replace("(declare-const Y_1 Real)", "")
     (tmp_path / "x.vnnlib").write_text(text + "(assert (>= Y_0 100))")
     assert answer("verify", tmp_path / "net.onnx", tmp_path / "x.vnnlib")["holds"] == 1
+
+
+def test_a_property_of_the_value_of_a_sigmoid_or_softmax_is_decided(tmp_path: Path) -> None:
+    """One network ends in σ(x_0 - x_1), the other in the softmax of (x_0, x_1): the same second probability."""
+    weights = {"one": np.array([[1], [-1]], np.float32), "two": np.eye(2, dtype=np.float32)}
+    for name, weight, end in (("sigmoid", "one", "Sigmoid"), ("softmax", "two", "Softmax")):
+        nodes = [node("MatMul", ["x", weight], ["z"]), node(end, ["z"], ["y"])]
+        onnx.save(make(nodes, ("n", 2), {weight: weights[weight]}), tmp_path / f"{name}.onnx")
+    box = INPUTS.replace("(declare-const Y_1 Real)", "")  # x_0 - x_1 in [-0.05, 0.4], σ in [0.4875, 0.5987]
+    cases = (("<= Y_0 0.48", "holds"), ("<= Y_0 0.49", "violated"), (">= Y_0 0.6", "holds"), ("> Y_0 0.59", "violated"))
+    for condition, verdict in cases:
+        (tmp_path / "one.vnnlib").write_text(f"{box}(assert ({condition}))")
+        (tmp_path / "two.vnnlib").write_text(f"{INPUTS}(assert ({condition}))")
+        for network, file in (("sigmoid", "one"), ("softmax", "two")):
+            words = (tmp_path / f"{network}.onnx", tmp_path / f"{file}.vnnlib", "--out", tmp_path / "out")
+            found = called("verify", *words, "--bounds", "exact", "--seconds", "20", "--json")
+            entry = json.loads(found.stdout)["specifications"][0]
+            assert entry["verdict"] == verdict, (network, condition)
+            assert found.exit_code == (verdict != "holds")
+
+
+def test_a_file_of_version_2_is_decided(folder: Path) -> None:
+    text = """(vnnlib-version <2.0>)
+(declare-network f (declare-input X float32 [1,2]) (declare-output Y float32 [1,{outputs}]))
+(assert (and (>= X[0,0] 0.25) (<= (* 2.0 X[0,0]) 1.0) (== X[0,1] 0.1) (Y[0,1] > {limit})))
+"""  # y_1 = x_0 - 0.1 in [0.15, 0.4]
+    for limit, code in (("0.41", 0), ("0.39", 1)):
+        (folder / "x.vnnlib").write_text(text.format(outputs=2, limit=limit))
+        found = called("verify", folder / "net.onnx", folder / "x.vnnlib", "--out", folder / "out")
+        assert found.exit_code == code, found.output
+    (folder / "x.vnnlib").write_text(text.format(outputs=3, limit="0"))
+    found = called("verify", folder / "net.onnx", folder / "x.vnnlib", "--out", folder / "out")
+    assert found.exit_code == 2
+    assert "declares an output of shape [1, 3], expected [1, 2], that of the network" in found.stderr

@@ -248,7 +248,7 @@ def test_gates_are_recognised_in_the_precision_of_the_model(precision: torch.dty
 
 def test_sign_times_absolute_value_is_the_identity() -> None:
     def signed(b: Builder, of: str, relu: bool) -> str:
-        sign = b.add_unsupported("sign", "aten.sign", ["input"], (4,))
+        sign = scalar_functions.sign(b, "sign", "input")
         size = b.add_node("size", "abs", [of])
         return scalar_functions.mul(b, "y", sign, b.add_node("up", "relu", [size]) if relu else size)
 

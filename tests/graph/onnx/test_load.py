@@ -261,8 +261,8 @@ def test_softplus_by_exporters_is_recognised(factor: float, limit: float, tmp_pa
 
 
 @pytest.mark.parametrize("nodes", [
-    [node("Sin", ["x"], ["h"]), node("Pow", ["h", "rows"], ["y"], name="bad")],
-    [node("Add", ["x", "rows"], ["h"], name="bad"), node("Sin", ["h"], ["y"])],
+    [node("Sinh", ["x"], ["h"]), node("Pow", ["h", "rows"], ["y"], name="bad")],
+    [node("Add", ["x", "rows"], ["h"], name="bad"), node("Sinh", ["h"], ["y"])],
 ], ids=["after", "before"])  # fmt: skip
 def test_mixed_samples_are_refused_beside_operations_without_rules(nodes: list[onnx.NodeProto], tmp_path: Path) -> None:
     """A rule for the sine would not help: the file mixes samples, and onnxruntime runs it for any number of samples."""

@@ -11,6 +11,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import proofmap as pm
 from proofmap.errors import InputError, ModelError
+from proofmap.sources import read_model, rerun
 
 RANDOM = np.random.default_rng(0)
 WEIGHTS = {
@@ -32,7 +33,7 @@ def file(
 ) -> ModelProto:
     nodes = [
         helper.make_node("Conv", ["a", "k"], ["c"]),
-        helper.make_node("Cos" if odd else "Relu", ["c"], ["r"]),
+        helper.make_node("Cosh" if odd else "Relu", ["c"], ["r"]),
         helper.make_node("Flatten", ["r"], ["f"]),
         helper.make_node("MatMul", ["f", "w"], ["g"]),
         helper.make_node("MatMul", ["inputs", "v"], ["h"]),
@@ -110,3 +111,37 @@ def test_inputs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "two.onnx")
     with pytest.raises(ModelError, match="inputs have 2, 3 samples, expected one number"):
         pm.load(tmp_path / "two.onnx")
+
+
+def whole_file(path: Path, shape: tuple[int, ...] = (4, 3), output: tuple[int, ...] = (1, 2)) -> None:
+    """Write a file whose input has no axis for samples: rows of it are flattened into one vector."""
+    nodes = [
+        helper.make_node("Reshape", ["x", "flat"], ["f"]),
+        helper.make_node("MatMul", ["f", "w"], ["h"]),
+        helper.make_node("Relu", ["h"], ["y"]),
+    ]
+    weights = [numpy_helper.from_array(RANDOM.normal(size=(12, 2)).astype(np.float32), "w")]
+    weights.append(numpy_helper.from_array(np.array([1, 12], np.int64), "flat"))
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", shape), ("y", output))]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+
+
+def test_an_input_without_samples_is_one_sample(tmp_path: Path) -> None:
+    whole_file(tmp_path / "net.onnx")
+    graph = pm.load(tmp_path / "net.onnx")
+    assert (graph.input.shape, graph.classes, graph.file) == ((4, 3), 2, None)
+    x = torch.rand(3, 4, 3)
+    run = rerun(read_model(str(tmp_path / "net.onnx")))
+    assert run.by == "onnxruntime"
+    torch.testing.assert_close(graph(x), run(x))
+    over = pm.overlap(graph, x, pm.Ball(0.1))
+    assert bool((over.full_lower <= over.full).all())
+
+
+def test_a_first_axis_that_the_output_shares_counts_samples(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 3]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), tmp_path / "n.onnx")
+    assert pm.load(tmp_path / "n.onnx").input.shape == (3,)

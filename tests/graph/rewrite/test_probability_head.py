@@ -175,7 +175,7 @@ def test_the_head_after_an_opaque_part_is_removed(tmp_path: Path) -> None:
     graph = pm.trace(nn.Sequential(nn.Linear(4, 5), Angles(), nn.Linear(5, 3), nn.Softmax(1)).eval(), X)
     assert [n.name for n in graph.nodes] == ["input", "1", "2"]
     assert graph.taken_off == "softmax"
-    nodes = [GEMM, node("Sin", ["z"], ["s"], name="wave"), node("Relu", ["s"], ["r"], name="act")]
+    nodes = [GEMM, node("Sinh", ["z"], ["s"], name="wave"), node("Relu", ["s"], ["r"], name="act")]
     file = make([*nodes, node("Softmax", ["r"], ["y"], axis=1)], ("n", 4), WEIGHTS)
     read = loaded(file, tmp_path)
     assert [n.name for n in read.nodes] == ["x", "wave", "act"]

@@ -228,10 +228,10 @@ def test_as_graph_takes_graphs_and_modules_only() -> None:
         (lambda x: torch.einsum("ni,ni,ni->ni", x, x, x), "aten.einsum of several computed values"),
         (lambda x: x.pow(20), "aten.pow.Tensor_Scalar with exponent 20"),
         (lambda x: x.norm(p=3, dim=1, keepdim=True).expand(-1, 2), "aten.linalg_vector_norm of order 3"),
-        (lambda x: x * torch.sign(x), "aten.sign"),
+        (lambda x: x * torch.atan(x), "aten.atan"),
         (lambda x: x.long().float(), "aten._to_copy to torch.int64"),
         (lambda x: x.cumprod(1), "aten.cumprod"),
-        (lambda x: torch.floor(x / 2), "aten.floor"),
+        (lambda x: torch.tan(x / 2), "aten.tan"),
         (lambda x: torch.div(x, 2, rounding_mode="floor"), "aten.div.Tensor_mode with rounding_mode 'floor'"),
     ],
 )  # fmt: skip

@@ -10,7 +10,8 @@ import torch
 
 import proofmap as pm
 from proofmap.errors import FileError, InputError
-from proofmap.sources import Preparation, read_box, read_model, read_specification
+from proofmap.sources import Preparation, read_box, read_declared, read_model, read_specification
+from proofmap.sources.vnnlib import assertions
 from tests.sources.files import BOX
 
 DATA = Path(os.environ.get("PROOFMAP_DATA", ""))
@@ -176,14 +177,189 @@ NESTED = f"(and {MANY[8:-1] * 3})"  # 20 · 20 · 20 cases
         ("(assert (<= (+) Y_0))", "contains \\(\\+\\)"),
         ("(assert (<= Y_0 0." + "1" * 1000 + "))", "contains 0.1111"),
         ("(declare-const Y_4 Real) (assert (<= Y_4 1))", "3 outputs, expected Y_0, Y_1 and so on without a gap"),
-        (MANY * 4, "has more than 10000 cases of or, expected fewer: split the file"),
-        (f"(assert (or {NESTED * 20}))", "has more than 10000 cases of or, expected fewer: split the file"),
+        (MANY * 4, "has more than 1000 cases of or, expected fewer: split the file"),
+        (f"(assert (or {NESTED * 20}))", "has more than 1000 cases of or, expected fewer: split the file"),
         ("(vnnlib-version <2.0>)", "contains \\(vnnlib-version <2.0>\\)"),
     ],
 )
-def test_unsupported_assertions_are_named(text: str, message: str, tmp_path: Path) -> None:
+def test_unsupported_assertions_are_named(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assertions, "_MAX_CASES", 1000)
     with pytest.raises(FileError, match=message):
         rows(text, tmp_path)
+
+
+def test_thousands_of_boxes_are_read_in_order(tmp_path: Path) -> None:
+    """More than the 10,000 cases of the largest published files, two for each box."""
+    boxes = 6000
+    lines = (
+        f"(and (>= X_0 {k}) (<= X_0 {k}.5) (<= X_1 1) (>= X_1 -1e-1) ({sign} Y_0 {k}))"
+        for k in range(boxes)
+        for sign in ("<=", ">=")
+    )
+    declared = " ".join(f"(declare-const {name} Real)" for name in ("X_0", "X_1", "Y_0"))
+    (tmp_path / "x.vnnlib").write_text(f"{declared} (assert (or {' '.join(lines)}))")
+    regions = read_specification(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
+    assert len(regions) == boxes
+    for k in (0, 1, 4711, boxes - 1):
+        assert (regions[k].lower.tolist(), regions[k].upper.tolist()) == ([k, -0.1], [k + 0.5, 1.0])
+        assert [case.bias.tolist() for case in regions[k].unsafe] == [[-k], [k]]
+        assert [case.weight.tolist() for case in regions[k].unsafe] == [[[1.0]], [[-1.0]]]
+
+
+def test_many_conditions_are_refused_before_they_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assertions, "_MAX_ATOMS", 100)
+    with pytest.raises(FileError, match="has too many conditions, expected fewer: split the file"):
+        rows(f"(assert (and {MANY[8:-1] * 2}))", tmp_path)
+
+
+# --- version 2 ---
+
+HEADER = "; a comment first\n(vnnlib-version <2.0>)\n"
+NETWORK = "(declare-network f (declare-input X float32 [1,2]) (declare-output Y Real [1, 2]))\n"
+INPUTS = "(assert (and (<= X[0,0] 0.5) (>= X[0,0] 0.25))) (assert (<= X[0, 1] -0.05)) (assert (>= X[0,1] -0.1))\n"
+
+
+def typed(text: str, folder: Path) -> list[list[tuple[list[float], float, bool]]]:
+    """Return the cases of the only box of a file in version 2."""
+    (folder / "x.vnnlib").write_text(HEADER + NETWORK + INPUTS + text)
+    (region,) = read_specification(folder / "x.vnnlib", Preparation(shape=(2,)))
+    assert (region.lower.tolist(), region.upper.tolist()) == ([0.25, -0.1], [0.5, -0.05])
+    return [list(zip(c.weight.tolist(), c.bias.tolist(), c.strict.tolist(), strict=True)) for c in region.unsafe]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(assert (<= Y[0,0] Y[0,1]))", [[([1, -1], 0, False)]]),
+        ("(assert (Y[0,0] < Y[0,1]))", [[([1, -1], 0, True)]]),
+        ("(assert (> Y[0,1] 0.5))", [[([0, -1], 0.5, True)]]),
+        ("(assert (<= (+ Y[0,0] (* 2.0 Y[ 0 , 1 ])) -1.0))", [[([1, 2], 1, False)]]),
+        ("(assert (<= (* Y[0,0] 3.5 (- 2.0)) (- Y[0,1])))", [[([-7, 1], 0, False)]]),
+        ("(assert (== Y[0,0] 0.5))", [[([1, 0], -0.5, False), ([-1, 0], 0.5, False)]]),
+        ("(assert (= Y[0,0] Y[0,1]))", [[([1, -1], 0, False), ([-1, 1], 0, False)]]),
+        ("(assert (!= Y[0,0] Y[0,1]))", [[([1, -1], 0, True)], [([-1, 1], 0, True)]]),
+        (
+            "(assert (or (and (<= Y[0,0] 1) (or (<= Y[0,1] 2) (<= Y[0,1] 3))) (== Y[0,1] 4)))",
+            [
+                [([1, 0], -1, False), ([0, 1], -2, False)],
+                [([1, 0], -1, False), ([0, 1], -3, False)],
+                [([0, 1], -4, False), ([0, -1], 4, False)],
+            ],
+        ),
+    ],
+)
+def test_conditions_of_version_2_are_read(
+    text: str, expected: list[list[tuple[list[float], float, bool]]], tmp_path: Path
+) -> None:
+    assert typed(text, tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "lower", "upper"),
+    [
+        ("(assert (== X[0,0] 0.3))", [0.3, -0.1], [0.3, -0.05]),
+        ("(assert (<= (* 2.0 X[0,0]) 0.6))", [0.25, -0.1], [0.3, -0.05]),
+        ("(assert (<= (- X[0,0]) -0.375))", [0.375, -0.1], [0.5, -0.05]),
+        ("(assert (0.125 <= (- (* 2.0 X[0,0]) X[0,0] 0.25)))", [0.375, -0.1], [0.5, -0.05]),
+        ("(assert (>= 0.375 (+ X[0,0] 0.0)))", [0.25, -0.1], [0.375, -0.05]),
+    ],
+)
+def test_limits_of_version_2_are_solved_for_the_input(
+    text: str, lower: list[float], upper: list[float], tmp_path: Path
+) -> None:
+    (tmp_path / "x.vnnlib").write_text(HEADER + NETWORK + INPUTS + text)
+    box = read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
+    assert (box.lower.tolist(), box.upper.tolist()) == (lower, upper)
+
+
+def test_elements_are_in_the_order_of_the_flat_tensor(tmp_path: Path) -> None:
+    places = [(c, i, j) for c in range(3) for i in range(2) for j in range(2)]
+    limits = "".join(f"(assert (== image[0,{c},{i},{j}] {4 * c + 2 * i + j}))" for c, i, j in places)
+    network = "(declare-network f (declare-input image float32 [1,3,2,2]) (declare-output y float32 []))"
+    (tmp_path / "x.vnnlib").write_text(f"{HEADER}{network}{limits}(assert (<= y 0.0))")
+    declared = read_declared(tmp_path / "x.vnnlib", Preparation(shape=(3, 2, 2)))
+    assert torch.equal(declared.regions[0].lower, torch.arange(12.0, dtype=torch.float64).reshape(3, 2, 2))
+    assert declared.output_shape == ()
+    with pytest.raises(FileError, match=r"declares an input of shape \[1, 3, 2, 2\], expected \[1, 2, 3, 2\], that of"):
+        read_declared(tmp_path / "x.vnnlib", Preparation(shape=(2, 3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "(assert (<= (* Y[0,0] Y[0,1]) 1))",
+            re.escape("uses (* Y[0,0] Y[0,1]), a product of variables"),
+        ),
+        ("(assert (< X[0,0] 0.4))", re.escape("limits the input X[0,0] by < or >, which is not")),
+        ("(assert (!= X[0,0] 0.4))", re.escape("limits the input X[0,0] by < or >")),
+        ("(assert (<= X[0,0] X[0,1]))", re.escape("relates X[0,0] to X[0,1], expected each input between")),
+        ("(assert (<= X[0,0] Y[0,1]))", re.escape("relates X[0,0] to Y[0,1]")),
+        ("(assert (<= (- X[0,0] X[0,0]) 1))", "compares two numbers"),
+        ("(assert (<= X[0,2] 1))", re.escape("uses X[0,2] of a tensor of shape [1, 2], expected its indices")),
+        ("(assert (<= X[0] 1))", re.escape("uses X[0] of a tensor of shape [1, 2], expected its indices")),
+        ("(assert (<= X 1))", re.escape("uses X of a tensor of shape [1, 2]")),
+        ("(assert (<= Y[0 1] 1))", re.escape("uses Y[0 1] of a tensor of shape [1, 2]")),
+        ("(assert (<= Z[0,0] 1))", re.escape("uses Z[0,0], which it does not declare")),
+        ("(assert (not (<= Y[0,0] 1)))", r"contains \(not"),
+        ("(assert (<= Y[0,0] 0x1))", "contains 0x1"),
+        (
+            "(declare-network g (declare-input A real [1]) (declare-output B real [1]))",
+            "uses the networks f and g, which",
+        ),
+        ("(declare-const X_0 Real)", "contains .declare-const X_0 Real., expected declare-network"),
+        ("(vnnlib-version <2.0>)", "contains .vnnlib-version"),
+        ("", "asserts nothing about the outputs"),
+    ],
+)
+def test_version_2_refuses_by_name(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=message):
+        typed(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (
+            "(declare-input X real [1,2]) (declare-output Y real [2]) (equal-to g)",
+            "uses equal-to, which is not supported",
+        ),
+        (
+            "(isomorphic-to g) (declare-input X real [1,2]) (declare-output Y real [2])",
+            "uses isomorphic-to, which is not",
+        ),
+        (
+            '(declare-input X real [1,2]) (declare-hidden Z real [1,3] "relu (1)") (declare-output Y real [2])',
+            "uses declare-hidden, which is not supported",
+        ),
+        ("(declare-input X real [2]) (declare-input Z real [2]) (declare-output Y real [2])", "uses several inputs"),
+        ("(declare-input X real [2]) (declare-output Z real [2]) (declare-output Y real [2])", "uses several outputs"),
+        ("(declare-input X real [2] initialized) (declare-output Y real [2])", "uses declare-input with initialized"),
+        ("(declare-input X int64 [2]) (declare-output Y real [2])", "uses the type int64, which is not supported"),
+        ("(declare-input X real [2]) (declare-output X real [2])", "declares X twice"),
+        ("(declare-input X real [2 3]) (declare-output Y real [2])", "declares .* expected \\(declare-input"),
+        ("(declare-input X real [0]) (declare-output Y real [2])", r"with shape \[0\], expected sizes above 0"),
+        ("(declare-input X real [2])", "declares a network without output"),
+        ("", "declares a network without input"),
+        ("(declare-input X real [1,3]) (declare-output Y real [2])", r"of shape \[1, 3\], expected \[1, 2\], that"),
+    ],
+)
+def test_declarations_of_version_2_are_refused_by_name(network: str, message: str, tmp_path: Path) -> None:
+    limits = INPUTS if "[1,2]" in network else "(assert (<= X[0] 1)) (assert (>= X[0] 0)) (assert (== X[1] 0))"
+    limits = limits if "[1,3]" not in network else "".join(f"(assert (== X[0,{k}] 0.0))" for k in range(3))
+    (tmp_path / "x.vnnlib").write_text(f"{HEADER}(declare-network f {network}){limits}")
+    with pytest.raises(FileError, match=message):
+        read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.vnnlib").write_text("(vnnlib-version <3.1>)" + BOX)
+    with pytest.raises(FileError, match=r"has version 3\.1 of VNN-LIB, expected 2\.0"):
+        read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
 
 
 def test_an_empty_file_declares_nothing(tmp_path: Path) -> None:

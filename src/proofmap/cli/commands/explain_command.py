@@ -116,10 +116,10 @@ def explain(
 
 def _check_certificate(path: Path, method: str | None) -> None:
     """Refuse methods and file names without certificates, before anything is read."""
-    if method not in (None, "eva", "targeted", "sufficient"):
+    if method not in (None, "eva", "targeted", "sufficient", "contrastive"):
         raise InputError(
-            f"got --certificate with --method {method}, expected eva, targeted or sufficient: certificates are about "
-            "their overlaps, or about sufficient sets"
+            f"got --certificate with --method {method}, expected eva, targeted, sufficient or contrastive: certificates"
+            " are about their overlaps and sets"
         )
     if path.suffix != ".proof":
         raise InputError(f"got --certificate {path}, expected a name that ends in .proof")

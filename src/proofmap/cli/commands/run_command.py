@@ -74,10 +74,14 @@ class Explaining:
         from proofmap.cli.options.named_inputs import balls_of_inputs
         from proofmap.inputs.ball import Ball
 
-        if self.method == "sufficient" and (self.ball.eps is None or texts.is_automatic(self.ball.eps)):
+        within = {
+            "sufficient": "every value may move, so that none has to be kept",
+            "contrastive": "no change of values changes the class",
+        }
+        if self.method in within and (self.ball.eps is None or texts.is_automatic(self.ball.eps)):
             raise InputError(
-                "got --method sufficient without a radius, expected a number, such as --eps 0.02: within the largest "
-                "proven radius every value may move, so that none has to be kept"
+                f"got --method {self.method} without a radius, expected a number, such as --eps 0.02: within the "
+                f"largest proven radius {within[self.method]}"
             )
         options, eps = self.ball.or_radius("auto"), self.ball.eps
         if parts:

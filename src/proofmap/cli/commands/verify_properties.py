@@ -15,9 +15,11 @@ from proofmap.cli.options.shared_options import ROUNDING_NOTE, finite, tell
 from proofmap.errors import FileError, InputError
 from proofmap.explainers.explanation import format_overlap
 from proofmap.graph import Graph
-from proofmap.graph.rewrite.output_heads import without_two_logits
+from proofmap.graph.rewrite.fixed_inputs import with_fixed_signs
+from proofmap.graph.rewrite.output_heads import as_model_outputs, shape_of_outputs, without_two_logits
+from proofmap.graph.rewrite.probability_head import SINGLE_SIGMOID
 from proofmap.runtime.progress_bar import ProgressBar
-from proofmap.sources import Model, Preparation, read_specification
+from proofmap.sources import Model, Preparation, check_shape, read_declared
 from proofmap.sources.own_files import VIOLATED
 from proofmap.text.wording import plural
 from proofmap.verify.property import PropertyAnswer, Region, check, decide
@@ -56,13 +58,23 @@ def decide_files(
 
 
 def _read(path: Path, model: Model) -> tuple[tuple[Region, ...], Graph]:
-    regions = read_specification(path, model.preparation)
+    specification = read_declared(path, model.preparation)
+    regions = specification.regions
     graph = without_two_logits(model.graph(regions[0].lower.float()[None]))
+    check_shape(path, "output", specification.output_shape, shape_of_outputs(graph))
+    ends = (torch.stack([region.lower for region in regions]), torch.stack([region.upper for region in regions]))
+    graph = with_fixed_signs(graph, ends[0].amin(0), ends[1].amax(0))
+    if graph.taken_off == SINGLE_SIGMOID or not _only_compares(regions):  # a property of values, not of their order
+        graph = as_model_outputs(graph)
     try:
         check(graph, regions)
     except InputError as error:
         raise FileError(f"{path}: {error}") from error
     return regions, graph
+
+
+def _only_compares(regions: Sequence[Region]) -> bool:
+    return all(case.compares for region in regions for case in region.unsafe)
 
 
 def _entry(name: str, regions: Sequence[Region], answer: PropertyAnswer) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from proofmap.registry import METRIC_ENTRIES
 BOUND_NAMES = ("ibp", "forward", "backward", "alpha", "crown-ibp", "exact", "crown")
 SEARCH_BOUNDS = "exact"  # the method of BOUND_NAMES that accepts --seconds and --gap
 MAP_METRICS = tuple(name for name, entry in METRIC_ENTRIES.items() if entry.maps)
-COMPARED_METRICS = (*MAP_METRICS, *(name for name in METRIC_ENTRIES if name.startswith("reason-")))
+COMPARED_METRICS = (*MAP_METRICS, *(name for name in METRIC_ENTRIES if name.startswith(("reason-", "contrast-"))))
 EXPORT_SUFFIXES = (".csv", ".parquet", ".npz", ".zarr")
 NORMS = ("1", "2", "inf")
 LAYOUTS = ("NCHW", "NHWC")

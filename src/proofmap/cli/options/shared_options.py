@@ -199,18 +199,18 @@ def check_proves(method: str, kind: type[Any], rigorous: bool) -> None:
         raise InputError(f"got {option} for {method}, which proves nothing, expected it with eva or targeted")
 
 
-def class_of(text: str | None, classes: tuple[str, ...] | None) -> int | None:
+def class_of(text: str | None, classes: tuple[str, ...] | None, option: str = "--target") -> int | None:
     """Return the number of a class that is given by its number or its name."""
     if text is None:
         return None
     if classes is not None and text in classes:
         if classes.count(text) > 1:
-            raise InputError(f"got --target {text}, the name of {classes.count(text)} classes, expected a number")
+            raise InputError(f"got {option} {text}, the name of {classes.count(text)} classes, expected a number")
         return classes.index(text)
     if re.fullmatch(r"\d{1,9}", text):
         return int(text)
     known = "a class number" if classes is None else "a class number, or a name from the file of classes"
-    raise InputError(f"got --target {text}, expected {known}")
+    raise InputError(f"got {option} {text}, expected {known}")
 
 
 def device_of(text: str) -> torch.device:

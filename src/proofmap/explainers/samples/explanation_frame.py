@@ -24,6 +24,7 @@ FRAME_COLUMNS = (
 )  # fmt: skip
 
 REASON_COLUMNS = ("kept", "necessary", "undecided")  # also, if the explanation has sufficient sets
+CONTRAST_COLUMNS = ("changed",)  # also, if it has contrastive sets
 
 
 def explanation_frame(e: Explanation, columns: Sequence[str] | None = None) -> DataFrame:
@@ -33,7 +34,8 @@ def explanation_frame(e: Explanation, columns: Sequence[str] | None = None) -> D
         columns = e.origin.columns
     if columns is not None and (e.x.ndim != 2 or len(columns) != e.x.shape[1]):
         raise InputError(f"got {len(columns)} names for the columns of samples {tuple(e.x.shape[1:])}")
-    return data_frame((*FRAME_COLUMNS, *(REASON_COLUMNS if e.reason is not None else ())), _rows(e, columns))
+    more = REASON_COLUMNS if e.reason is not None else CONTRAST_COLUMNS if e.contrast is not None else ()
+    return data_frame((*FRAME_COLUMNS, *more), _rows(e, columns))
 
 
 def score_ranks(scores: Tensor, signed: bool) -> list[int | None]:
@@ -53,6 +55,7 @@ def _rows(e: Explanation, columns: Sequence[str] | None) -> Iterator[tuple[Any, 
     variables = [_variables(mask, columns, scores.shape[1]) for mask in masks]
     targets, predicted = e.target.tolist(), e.predicted.tolist()
     states = () if e.reason is None else tuple(one.cpu() for one in (e.kept, e.necessary, e.undecided))
+    states = states if e.contrast is None else (e.contrast.moved.cpu(),)
     for k in range(len(e)):
         groups = variables[k if len(variables) > 1 else 0]
         index = list(groups)

@@ -98,6 +98,8 @@ def _part(found: Explanation, name: str, where: slice, shape: torch.Size) -> Exp
     changed: dict[str, Any] = {} if found.errors is None else {"errors": found.errors[:, first:last]}
     if found.reason is not None:
         changed["reason"] = found.reason.of_groups(slice(first, last), where, shape)
+    if found.contrast is not None:
+        changed["contrast"] = found.contrast.of_groups(slice(first, last), where, shape)
     if found.opposite is not None:
         changed["opposite"] = _overlap(found.opposite, where, shape, slice(first, last))
     return replace(

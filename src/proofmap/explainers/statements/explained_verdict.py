@@ -5,7 +5,7 @@ from typing import Any
 
 from proofmap.explainers.explanation import Explanation
 from proofmap.text.output_wording import explained_output
-from proofmap.text.verdict import Half, Kind, OverlapBounds, Verdict
+from proofmap.text.verdict import Half, Kind, Outcome, OverlapBounds, Verdict
 from proofmap.text.verdict_wording import PLOT_SIGNS, Signs, bound_text
 from proofmap.text.wording import confidence
 from proofmap.verify.objective import decides
@@ -19,7 +19,21 @@ def verdict_of(e: Explanation, k: int = 0, attacked: float | None = None) -> Ver
 
     The verdict on a sufficient set is about the ball in which only its free groups move, not about the whole ball.
     """
-    return Verdict.over(kind_of(e, k), bounds_of(e, k, attacked))
+    kind, bounds = kind_of(e, k), bounds_of(e, k, attacked)
+    if kind == "contrast":
+        outcome = _outcome_of_changes(e, k)
+        return Verdict(kind, outcome, "search" if outcome == "refuted" else None, bounds)
+    return Verdict.over(kind, bounds)
+
+
+def _outcome_of_changes(e: Explanation, k: int) -> Outcome:
+    """Return "refuted" if a changed input is known. "proven" is about all classes, not about one that was asked for."""
+    assert e.contrast is not None
+    if bool(e.contrast.found[k]):
+        return "refuted"
+    if bool(e.contrast.impossible[k]):
+        return "proven" if int(e.target[k]) == int(e.predicted[k]) else "aside"
+    return "undecided"
 
 
 def kind_of(e: Explanation, k: int = 0) -> Kind:
@@ -32,6 +46,8 @@ def kind_of(e: Explanation, k: int = 0) -> Kind:
         return "smoothed"
     if explained_output(e.settings) is not None:
         return "output"
+    if e.contrast is not None:
+        return "contrast"
     return "decision" if decides(e.settings.get("objective", "margin")) else "other"
 
 
@@ -55,6 +71,8 @@ def _bounds(e: Explanation, overlap: Overlap, k: int, attacked: float | None, ha
     known: dict[str, Any] = {} if math.isnan(value) else {_BOUND_OF[e.guarantee]: value}
     if reached > nominal and e.guarantee in ("certified", "none"):
         known["searched"] = reached
+    if e.contrast is not None and bool(e.contrast.found[k]):
+        known["searched"] = float(e.contrast.values[e.contrast.owner == k].max())
     if overlap.value is not None:
         known["value"] = float(overlap.value[k])
     level = confidence(e.settings) if e.guarantee == "probable" else None

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError
+from proofmap.graph.builder.output_shapes import broadcast_shapes, output_shape
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.ops import compute
 from proofmap.graph.rewrite.entry_axis import with_entry_axis
 from proofmap.graph.rewrite.fold import fold_constants
 from proofmap.graph.rewrite.probability_head import without_probability_head
@@ -82,6 +82,8 @@ class Builder:
         self.input = name
         self.nodes: dict[str, Node] = {name: Node(name, "input", (), tuple(shape))}
         self.missing: dict[str, str] = {}  # the operation of each placeholder without a rule
+        self.whole: set[str] = set()  # values of integer types
+        self.binary: set[str] = set()  # those of them that are 0 or 1 everywhere
         self.mixing: dict[str, ModelError] = {}  # the error of each placeholder whose value cannot be followed
         self.check_size(name, "input", shape)
 
@@ -117,16 +119,13 @@ class Builder:
         bias: OptionalWeight = None,
         **settings: Any,
     ) -> str:
-        """Add a node under a free name. Its shape comes from running the operation on meta tensors."""
+        """Add a node under a free name."""
         name = self._free(name)
         node = Node(name, op, tuple(inputs), (), _as_float(weight), _as_float(bias), settings)
-        meta, dtype = torch.device("meta"), torch.float64
-        values = [torch.empty(2, *self.shape(i), dtype=dtype, device=meta) for i in inputs]
         try:
-            out = compute(node.to(meta, dtype), *values)
+            shape = output_shape(node, [self.shape(i) for i in inputs])
         except (RuntimeError, ValueError, IndexError, TypeError, KeyError) as error:
             raise ModelError(f"{op} (node {name!r}) does not fit its input: {error}") from error
-        shape = tuple(out.shape[1:])
         self.check_size(name, op, shape)
         self.nodes[name] = replace(node, shape=shape)
         return name
@@ -145,6 +144,8 @@ class Builder:
         if value != last or len(self.nodes) == since or name in self.nodes or not last.startswith(f"{name}."):
             return value
         self.nodes[name] = replace(self.nodes.pop(last), name=name)
+        for values in (self.whole, self.binary):
+            values.update([name] if last in values else [])
         return name
 
     def add_unsupported(
@@ -226,10 +227,10 @@ class Builder:
     def broadcast_to(self, name: str, x: str, *constants: Tensor) -> str:
         """Expand x to the shape that it has together with constants, which may be larger."""
         try:
-            target = torch.broadcast_shapes(self.shape(x), *(tuple(constant.shape) for constant in constants))
-        except RuntimeError as error:
+            target = broadcast_shapes(self.shape(x), *(constant.shape for constant in constants))
+        except ValueError as error:
             raise ModelError(f"node {name!r} joins shapes that do not fit: {error}") from error
-        return self.expand(f"{name}.expand", x, tuple(target))
+        return self.expand(f"{name}.expand", x, target)
 
     def scale(self, name: str, x: str, factor: float) -> str:
         return self.affine(name, x, scalar(factor), None)
@@ -255,8 +256,8 @@ class Builder:
     def broadcast_shapes(self, name: str, one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
         """Return the common shape of two shapes."""
         try:
-            return tuple(torch.broadcast_shapes(tuple(one), tuple(other)))
-        except RuntimeError as error:
+            return broadcast_shapes(one, other)
+        except ValueError as error:
             raise ModelError(f"node {name!r} joins shapes {tuple(one)} and {tuple(other)}: {error}") from error
 
     def reduce(self, name: str, x: str, axes: Sequence[int], *, keepdim: bool, mean: bool) -> str:

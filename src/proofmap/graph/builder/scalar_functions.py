@@ -8,10 +8,14 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, scalar
+from proofmap.graph.builder.output_shapes import broadcast_shapes
 from proofmap.graph.ir import Node
 
 # the error analysis of curves allows for 24 rounding errors of 2, which covers underflow before such factors
 _MAX_CHAIN_FACTOR = 2.0**24
+_SIGN_SHARE = (
+    0.999  # of the scale: sign(scale · sign(z) + shift) has the sign of z up to this |shift|, when rounded too
+)
 _MAX_INTEGER_POWER = 16  # the largest integer exponent that is written as products
 
 
@@ -36,7 +40,7 @@ def root_of_squares(b: Builder, name: str, total: str) -> str:
 
 def leaky_relu(b: Builder, name: str, x: str, slope: Tensor) -> str:
     """Add a leaky ReLU. slope: the slope below zero, one number or one for each channel (PReLU)."""
-    if torch.broadcast_shapes(b.shape(x), tuple(slope.shape)) != b.shape(x):
+    if broadcast_shapes(b.shape(x), slope.shape) != b.shape(x):
         raise ModelError(f"leaky_relu (node {name!r}) has slopes of shape {tuple(slope.shape)} for {b.shape(x)}")
     return b.add_node(name, "leaky_relu", [x], weight=slope)
 
@@ -67,6 +71,39 @@ def shrink(b: Builder, name: str, x: str, limit: float, shift: float) -> str:
 def round_steps(b: Builder, name: str, x: str, step: float = 1.0, low: float = -inf, high: float = inf) -> str:
     """Add min(max(round(x / step), low), high), with ties to even. low and high are whole numbers or infinite."""
     return b.add_node(name, "round", [x], step=step, low=low, high=high)
+
+
+def sign(b: Builder, name: str, x: str, at_zero: float = 0.0, room: float = 0.0) -> str:
+    """Add -1 for x < 0, `at_zero` for x = 0, and 1 for x > 0.
+
+    sign(sign(z) + c), as binarised networks avoid the value 0, is one sign of z with another value at 0.
+    room: within this distance of 0, rounded numbers may give any of the values.
+    """
+    inner, scale, shift = affine_source(b, x)
+    if b.nodes[inner].op == "sign" and at_zero == room == 0.0 and abs(shift) < _SIGN_SHARE * scale:
+        before = b.nodes[inner]
+        middle = scale * before.attributes["at_zero"] + shift
+        if abs(middle) > scale / _MAX_CHAIN_FACTOR or shift == 0.0:
+            value = float((middle > 0) - (middle < 0))
+            return b.add_node(name, "sign", before.inputs, at_zero=value, room=before.attributes["room"])
+    return b.add_node(name, "sign", [x], at_zero=at_zero, room=room)
+
+
+def ceil(b: Builder, name: str, x: str) -> str:
+    """Add ceil(x) = -floor(-x)."""
+    return b.scale(name, b.add_node(f"{name}.floor", "floor", [b.scale(f"{name}.in", x, -1.0)]), -1.0)
+
+
+def truncate(b: Builder, name: str, x: str) -> str:
+    """Add x without its fraction: floor(max(x, 0)) - floor(max(-x, 0)).
+
+    No floor of a number from 0 is below 0. A ReLU states the fact, because bounds at a jump contain both sides of it.
+    """
+    sides = []
+    for side, part in (("above", x), ("below", b.scale(f"{name}.negated", x, -1.0))):
+        whole = b.add_node(f"{name}.{side}.floor", "floor", [clamp(b, f"{name}.{side}.only", part, low=0.0)])
+        sides.append(clamp(b, f"{name}.{side}", whole, low=0.0))
+    return b.sub(name, *sides)
 
 
 def threshold(b: Builder, name: str, x: str, limit: float, value: float) -> str:
@@ -165,8 +202,8 @@ def div(b: Builder, name: str, x: Value, y: Value) -> str:
 
 
 def _sign_times_size(b: Builder, sign: str, size: str) -> str | None:
-    """Return x for sign(x) · |x|, as torch writes power pooling. A sign alone has no rule."""
-    if b.missing.get(sign) not in ("aten.sign", "Sign"):
+    """Return x for sign(x) · |x|, as torch writes power pooling."""
+    if b.nodes[sign].op != "sign" or b.nodes[sign].attributes["at_zero"] != 0:
         return None
     node = b.nodes[size]
     if node.op == "relu":

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from proofmap.graph.builder import slicing
 from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, Value, scalar
+from proofmap.graph.builder.output_shapes import broadcast_shapes
 
 
 def select(b: Builder, name: str, mask: Tensor, x: Value, y: Value) -> Value:
@@ -133,7 +134,7 @@ def _masked_sum(b: Builder, name: str, computed: list[tuple[str, Tensor]], shift
     """Add Σ x · keep + shift, which reads only kept entries; a constant if no entry is kept."""
     used = [(x, keep) for x, keep in computed if bool(keep.any())]
     if not used:
-        shape = torch.broadcast_shapes(shift.shape, *(b.shape(x) for x, _ in computed))
+        shape = broadcast_shapes(shift.shape, *(b.shape(x) for x, _ in computed))
         return shift.expand(*(b.batch,) * b.batch_axes, *shape)
     constant = shift if bool(shift.any()) else None
     parts, only = [], len(used) == 1

@@ -18,7 +18,7 @@ from proofmap.graph.onnx.message_fields import name_of
 from proofmap.graph.onnx.model_agreement import check
 from proofmap.graph.onnx.opaque_part import run_as_is
 from proofmap.graph.onnx.read import Reader
-from proofmap.graph.onnx.single_input import with_joined_inputs
+from proofmap.graph.onnx.single_input import with_joined_inputs, with_samples_axis
 
 _PROBE_BATCH_SIZES = (29, 31)  # used for a free number of samples: rare primes, so that no other axis has this size
 
@@ -28,6 +28,9 @@ def load(path: str | os.PathLike[str]) -> Graph:
 
     The graph of a file with several inputs takes their joined vector (`Graph.parts`). pm.overlap and explainers take
     the inputs as a tuple.
+
+    If the file's input has no axis for samples, the graph adds one: an input (12, 8) with an output (1, 1) is one
+    sample.
 
     External weights are read if they are in the folder of `path`. The number of samples may differ afterwards, even if
     the file fixes it. Operations without a rule are in one opaque node, which onnxruntime computes. Bounds
@@ -49,8 +52,9 @@ def load(path: str | os.PathLike[str]) -> Graph:
         model = inliner.inline_local_functions(model) if model.functions else model
         single = in_single_precision(model)
         model, parts = with_joined_inputs(single or model)
-        graph = replace(_read(model), parts=parts)
-        if sha256 is None or parts or single is not None:  # the file as it is does not compute this graph
+        whole = with_samples_axis(model)
+        graph = replace(_read(whole or model), parts=parts)
+        if sha256 is None or parts or single is not None or whole is not None:  # the file itself has another input
             return graph
         return replace(graph, file=ModelFile(path, sha256=sha256))
     except (ProofmapError, ProofmapWarning, MemoryError):

@@ -20,7 +20,8 @@ from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoR
 from proofmap.graph.builder.scatter import EntryPositions, gather_entries, merge_entries
 from proofmap.graph.ir import Graph
 from proofmap.graph.onnx import message_fields
-from proofmap.graph.onnx.message_fields import Array, attribute_of, name_of
+from proofmap.graph.onnx.message_fields import FLOAT_TYPES, Array, attribute_of, name_of
+from proofmap.graph.onnx.operators.comparisons import check_whole, mark_whole
 from proofmap.graph.onnx.operators.linear import without_repeats
 from proofmap.graph.onnx.operators.node_inputs import Call
 from proofmap.graph.onnx.operators.operator_table import CONVERTERS
@@ -179,10 +180,14 @@ class Reader:
         call = Call(name, op, self.opset, {a.name: attribute_of(a) for a in node.attribute}, len(node.output))
         since = len(self.builder.nodes)
         try:
-            made = CONVERTERS[op](self.builder, call, *map(self._value, node.input))
+            inputs = [*map(self._value, node.input)]
+            check_whole(self.builder, op, inputs)
+            made = CONVERTERS[op](self.builder, call, *inputs)
             if call.ignored:
                 raise NoRule(f"with {', '.join(call.ignored)}")
-            return self.builder.name_result(name, made, since)
+            made = self.builder.name_result(name, made, since)
+            mark_whole(self.builder, op, inputs, made, to_float=op == "Cast" and call.get("to") in FLOAT_TYPES)
+            return made
         except (NoRule, ProofmapError):
             raise
         except Exception as error:  # an attribute of another type, a missing input, ...

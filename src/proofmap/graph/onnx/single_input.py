@@ -1,6 +1,7 @@
-"""ONNX files with several inputs, rewritten to one: their joined vector, which slices and reshapes split again.
+"""ONNX files rewritten so that their input has one axis for samples. Everything else then reads an ordinary file.
 
-Everything else then reads an ordinary file. onnxruntime runs the same rewritten file in the comparison.
+Several inputs become their joined vector, which slices and reshapes split again. An input without an axis for samples
+gets one. onnxruntime runs the same rewritten file in the comparison.
 """
 
 from math import prod
@@ -42,6 +43,29 @@ def with_joined_inputs(model: ModelProto) -> tuple[ModelProto, tuple[InputPart, 
         start += part.size
     joined.graph.node.extend(nodes)
     return joined, parts
+
+
+def with_samples_axis(model: ModelProto) -> ModelProto | None:
+    """Return a file whose only input has an axis for one sample; None if the file's own first axis counts samples.
+
+    It does not count them if both the input and the output have a fixed first axis, of different length.
+    """
+    stored = {tensor.name for tensor in model.graph.initializer}
+    inputs = [one for one in model.graph.input if one.name not in stored]
+    if len(inputs) != 1 or len(model.graph.output) != 1:
+        return None
+    shapes = [[d.dim_value for d in one.type.tensor_type.shape.dim] for one in (inputs[0], model.graph.output[0])]
+    if not all(shape and all(n > 0 for n in shape) for shape in shapes) or shapes[0][0] in (1, shapes[1][0]):
+        return None
+    whole, name = ModelProto(), _free_name(model)
+    whole.CopyFrom(model)
+    del whole.graph.input[:], whole.graph.node[:]
+    kind = inputs[0].type.tensor_type.elem_type
+    whole.graph.input.append(helper.make_tensor_value_info(name, kind, [1, *shapes[0]]))
+    whole.graph.initializer.append(numpy_helper.from_array(np.array(shapes[0], np.int64), f"{name}/shape"))
+    whole.graph.node.append(helper.make_node("Reshape", [name, f"{name}/shape"], [inputs[0].name]))
+    whole.graph.node.extend(model.graph.node)
+    return whole
 
 
 def _parts(inputs: list[ValueInfoProto]) -> tuple[InputPart, ...]:

@@ -247,6 +247,15 @@ def _round(w: _Writer, node: Node) -> None:
     w.emit(node, "Clip", [w.within(node, "whole", "Round", [scaled]), low, high])
 
 
+def _sign(w: _Writer, node: Node) -> None:
+    """Write sign(x), or sign(sign(x) + at_zero / 2), which is `at_zero` at 0."""
+    at_zero = node.attributes["at_zero"]
+    if at_zero == 0:
+        return w.emit(node, "Sign", node.inputs)
+    inner = w.within(node, "sign", "Sign", node.inputs)
+    return w.emit(node, "Sign", [w.within(node, "moved", "Add", [inner, w.number(node, "half", at_zero / 2)])])
+
+
 def _unary(kind: str) -> Callable[[_Writer, Node], None]:
     return lambda w, node: w.emit(node, kind, node.inputs)
 
@@ -274,6 +283,10 @@ _WRITERS: dict[str, Callable[[_Writer, Node], None]] = {
     "leaky_relu": _leaky_relu,
     "clamp": _clamp,
     "round": _round,
+    "floor": _unary("Floor"),
+    "sign": _sign,
+    "sin": _unary("Sin"),
+    "cos": _unary("Cos"),
     "abs": _unary("Abs"),
     "sigmoid": _unary("Sigmoid"),
     "tanh": _unary("Tanh"),

@@ -329,10 +329,11 @@ def _stack(b: Builder, name: str, xs: Sequence[Any], axis: int = 0) -> Displaced
 
 
 _ENTRYWISE = """
-relu abs square exp sqrt reciprocal sigmoid tanh erf mish hardswish
+relu abs square exp sqrt reciprocal sigmoid tanh erf mish hardswish sin cos floor
 clone alias contiguous detach lift_fresh_copy _assert_tensor_metadata _to_copy dropout
 add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Scalar neg mul.Tensor mul.Scalar div.Tensor div.Scalar
 leaky_relu clamp clamp_min clamp_max relu6 hardtanh hardsigmoid elu selu celu softplus log_sigmoid gelu silu round
+sign sgn ceil trunc
 pow.Tensor_Scalar log rsqrt maximum minimum where.self masked_fill.Scalar masked_fill.Tensor
 """
 _ALONG_AXIS = "softmax.int _softmax log_softmax.int _log_softmax cumsum index_select"

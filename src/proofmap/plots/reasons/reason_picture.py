@@ -67,11 +67,12 @@ def undecided_pixels(mask: NDArray[Any], undecided: NDArray[np.bool_]) -> Iterat
             yield int(start), row, int(stop - start)
 
 
-def outline_group(panel: Axes, member: NDArray[np.bool_], colour: Any) -> None:
+def outline_group(panel: Axes, member: NDArray[np.bool_], colour: Any, line: str = "-") -> None:
     """Draw a line around a group (H, W) or (C, H, W), in a colour on white, visible on dark and on bright pixels."""
     lines = np.array(outline(_pixels(member)), dtype=float).reshape(-1, 2, 2) - 0.5
-    for ink, width in (("white", 3.2), (colour, 1.8)):
-        look: Any = {"color": ink, "linewidth": width, "capstyle": "projecting", "zorder": 4, "clip_on": False}
+    for ink, width, style in (("white", 3.2, "-"), (colour, 1.8, line)):
+        look: Any = {"color": ink, "linewidth": width, "linestyle": style, "zorder": 4, "clip_on": False}
+        look |= {"capstyle": "projecting"} if style == "-" else {"capstyle": "butt"}
         panel.add_collection(LineCollection(list(lines), **look))
 
 

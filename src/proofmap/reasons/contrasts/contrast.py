@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -11,7 +11,8 @@ from torch.nn.functional import pad
 
 from proofmap.errors import InputError
 
-_EACH = ("least", "limit", "seconds")  # tensors with one entry for each sample
+_EACH = ("least", "counted", "limit", "seconds")  # tensors with one entry for each sample
+_EVERY = ("points", "classes", "values")  # tensors with one entry for each set, besides `sets` and `owner`
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,15 +31,17 @@ class Contrast:
     sets: Tensor  # (M, G) bool: the smallest set of each sample first, then further sets that share no group with it
     owner: Tensor  # (M,) int64: the sample of each set, in ascending order
     points: Tensor  # (M, *shape)
+    classes: Tensor  # (M,) int64: the class at each point; -1 for an output or a label, and for two equal classes
     values: Tensor  # (M,) float64: the overlap at each point, in float64
     least: Tensor  # (N,) int64: no set of fewer groups changes the decision
+    counted: Tensor  # (N,) bool: HiGHS, a solver in floating point, counted the groups of this bound
     limit: Tensor  # (N,) float64
     seconds: Tensor  # (N,) float64
 
     def __post_init__(self) -> None:
         """Raise InputError if parts do not fit together."""
         sets = len(self.sets)
-        counts = {"owner": sets, "points": sets, "values": sets, **dict.fromkeys(_EACH, len(self.least))}
+        counts = {"owner": sets, **dict.fromkeys(_EVERY, sets), **dict.fromkeys(_EACH, len(self.least))}
         for name, count in counts.items():
             if len(getattr(self, name)) != count:
                 raise InputError(f"got {name} of {len(getattr(self, name))} entries, expected {count}")
@@ -83,6 +86,12 @@ class Contrast:
         return self.found & (self.least >= self.size)
 
     @property
+    def reached(self) -> Tensor:
+        """(N,) int64: the class at the input of the smallest set; -1 without a set or a class."""
+        none = torch.full_like(self.classes, -1)[:1] if len(self.classes) else self.least.new_full((1,), -1)
+        return torch.cat([self.classes, none])[self._first]
+
+    @property
     def impossible(self) -> Tensor:
         """(N,) bool: no input of the ball can change the decision."""
         return self.least > self.groups
@@ -103,8 +112,22 @@ class Contrast:
         each = torch.cat([self.owner[:0], *rows])
         sizes = torch.tensor([len(row) for row in rows], device=each.device)
         owner = torch.arange(len(rows), device=each.device).repeat_interleave(sizes)
-        rest = [getattr(self, name)[samples] for name in _EACH]
-        return Contrast(self.sets[each], owner, self.points[each], self.values[each], *rest)
+        parts = {name: getattr(self, name)[each] for name in _EVERY}
+        return Contrast(self.sets[each], owner, **parts, **{name: getattr(self, name)[samples] for name in _EACH})
+
+    def of_groups(self, groups: slice, where: slice, shape: Sequence[int]) -> Contrast:
+        """Return the sets among some groups, those of one of several inputs: entries `where` of the points, in `shape`.
+
+        The other inputs may change as well at the points. Nothing is known about the smallest number of groups of one
+        input, so that `least` is 0, unless no input of the ball can change the decision.
+        """
+        sets = self.sets[:, groups]
+        return replace(
+            self,
+            sets=sets,
+            points=self.points.flatten(1)[:, where].unflatten(1, tuple(shape)),
+            least=torch.where(self.impossible, sets.shape[1] + 1, 0),
+        )
 
     @staticmethod
     def join(parts: Sequence[Contrast], groups: int) -> Contrast:
@@ -114,15 +137,9 @@ class Contrast:
             owners.append(part.owner + before)
             before += len(part.least)
         least = [torch.where(part.impossible, groups + 1, part.least) for part in parts]
-        return Contrast(
-            torch.cat([pad(part.sets, (0, groups - part.groups)) for part in parts]),
-            torch.cat(owners),
-            torch.cat([part.points for part in parts]),
-            torch.cat([part.values for part in parts]),
-            torch.cat(least),
-            torch.cat([part.limit for part in parts]),
-            torch.cat([part.seconds for part in parts]),
-        )
+        every = {name: torch.cat([getattr(part, name) for part in parts]) for name in (*_EVERY, *_EACH)}
+        sets = torch.cat([pad(part.sets, (0, groups - part.groups)) for part in parts])
+        return Contrast(sets, torch.cat(owners), **{**every, "least": torch.cat(least)})
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -131,6 +148,6 @@ class Contrast:
 
     def __repr__(self) -> str:
         found = self.found
-        sizes = f"{int(self.size[found].min())} to {int(self.size[found].max())}" if bool(found.any()) else "no"
-        state = f"smallest for {int(self.smallest.sum())}, impossible for {int(self.impossible.sum())}"
-        return f"Contrast({len(self.least)} samples, {sizes} of {self.groups} groups moved, {state})"
+        moved = f"{int(self.size[found].min())} to {int(self.size[found].max())}" if bool(found.any()) else "no"
+        state = f"proven smallest for {int(self.smallest.sum())}, impossible for {int(self.impossible.sum())}"
+        return f"Contrast({len(self.least)} samples, {moved} of {self.groups} groups changed, {state})"

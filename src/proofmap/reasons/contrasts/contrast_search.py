@@ -86,6 +86,7 @@ class _ContrastSearch:
         self.groups: Tensor = problem.movable.nonzero().flatten()
         self.program = SizeProgram(len(self.groups))
         self.least: int = 1
+        self.counted: bool = False  # whether HiGHS counted the groups of `least`
         self.pool: Tensor = self.network.start
         self.best: ChangedInput | None = None
 
@@ -120,6 +121,7 @@ class _ContrastSearch:
         turn = 0
         while self.least < self._size and time.monotonic() < self.until:
             answer = self.program.solve(self.least, self._size, self.until)
+            self.counted |= answer.least > self.least
             self.least = answer.least
             if answer.free is None or self.least >= self._size:
                 break
@@ -149,24 +151,26 @@ class _ContrastSearch:
         return run.free
 
     def _refine_leaves(self) -> None:
-        """Ask for all sets with fewer groups together, for as long as they are refuted, or for a share of the time."""
+        """Ask for all sets of few groups together, for more and more groups, or for a share of the time."""
         if not (isinstance(self.prover, GroupTree) and self.stated.additive):
             return
         until = self._share_of(_FEW_TIME_SHARE)
+        self._use_leaves()
         while self.least < self._size and time.monotonic() < until:
-            before = self._size
-            answer = self.prover.prove_few(before - 1, until)
+            size, most = self._size, min(self._size, 2 * self.least) - 1
+            answer = self.prover.prove_few(most, until)
             if answer.delta is not None:
                 self._take(answer.delta, self.problem.movable)
             self._use_leaves()
-            if self._size == before:
+            if self._size == size and self.least <= most:
                 break
 
     def _use_leaves(self) -> None:
         """Raise the lower bound to the number of groups that some leaf's row needs to reach the limit."""
         if isinstance(self.prover, GroupTree) and self.stated.additive:
-            needed = int(self.prover.needed(self.prover.leaves).min())
-            self.least = min(self._size, max(self.least, needed))
+            needed = min(self._size, int(self.prover.needed(self.prover.leaves).min()))
+            self.counted &= needed < self.least
+            self.least = max(self.least, needed)
 
     @property
     def _share(self) -> float:
@@ -254,6 +258,13 @@ class _ContrastSearch:
                 found = found if fewer is None else fewer
         return found
 
+    def _class_of(self, found: ChangedInput) -> int:
+        """Return the class at a point; -1 for an output or a label, and if no other class is ahead."""
+        if self.problem.how.objective != "margin":
+            return -1
+        top = int(self.problem.precise(found.point.double()).flatten(1).argmax())
+        return -1 if top == int(self.problem.target) else top
+
     def _result(self, found: list[ChangedInput], least: int) -> Contrast:
         least = self.problem.groups + 1 if least > len(self.groups) else least
         x, whole = self.problem.family.x, self.problem.stated.eps.new_tensor
@@ -263,8 +274,10 @@ class _ContrastSearch:
             sets=torch.cat([none[:0], *(one.moved[None] for one in found)]),
             owner=owner,
             points=torch.cat([x[:0], *(one.point for one in found)]),
+            classes=torch.tensor([self._class_of(one) for one in found], dtype=torch.int64, device=x.device),
             values=whole([one.value for one in found]),
             least=torch.full_like(none[:, 0], least, dtype=torch.int64),
+            counted=torch.full_like(none[:, 0], self.counted),
             limit=whole([self.problem.limit]),
             seconds=whole([time.monotonic() - self.begin]),
         )

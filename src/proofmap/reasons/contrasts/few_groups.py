@@ -1,7 +1,7 @@
 """A tree that also answers for all sets of at most k groups together, with the same rows.
 
 The largest form on a leaf is at most its constant plus the k largest loads. So one question covers all sets of k
-groups: {δ in B : at most k groups move}. It is a union of boxes for p = inf. Other norms have no such sum of loads.
+groups: {δ in B : at most k groups move}. For p = inf it is a union of boxes. Other norms have no such sum of loads.
 """
 
 from __future__ import annotations
@@ -14,27 +14,15 @@ from torch import Tensor
 from proofmap.reasons.free_balls import FreeBalls
 from proofmap.reasons.leaf_tree import LeafTree, Leaves
 from proofmap.reasons.prover import ProofAnswer
-from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.branching import Brancher
+from proofmap.search.group_unions import GroupUnion
 
 _LEAVES_AT_ONCE = 64  # leaves that are tightened and split together, those with the largest bounds
 
 
-class FewGroups(SampleBalls):
-    """The union of the balls of all sets of at most `most` of the allowed groups (G,)."""
-
-    def __init__(self, balls: FreeBalls, allowed: Tensor, most: int) -> None:
-        super().__init__(balls.balls(allowed).family)
-        self.balls: FreeBalls = balls
-        self.most: int = min(most, int(allowed.sum()))
-        self.allowed = allowed
-
-    def maximise(self, form: Tensor, member: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return (the maximum of forms (B, d) on the union (B,), its maximiser δ (B, d))."""
-        largest = self.balls.loads(form).masked_fill(~self.allowed, 0).topk(self.most, dim=1)
-        moved = torch.zeros_like(form[:, :1]).expand(-1, self.balls.groups).scatter(1, largest.indices, 1.0)
-        corner = torch.where(form > 0, self.upper, self.lower)
-        return largest.values.sum(1), corner * moved[:, self.balls.mask]
+def few_of(balls: FreeBalls, allowed: Tensor, most: int) -> GroupUnion:
+    """Return the union of the balls of all sets of at most `most` of the allowed groups (G,)."""
+    return GroupUnion(balls.balls(allowed).family, balls.mask, balls.groups, min(most, int(allowed.sum())))
 
 
 class GroupTree(LeafTree):
@@ -50,7 +38,7 @@ class GroupTree(LeafTree):
 
     def prove_few(self, most: int, until: float) -> ProofAnswer:
         """Prove or refute that no `most` groups make a form reach the limit. The leaves improve in any case."""
-        enlarged, stated = FewGroups(self.enlarged, self.possible, most), FewGroups(self.stated, self.possible, most)
+        enlarged, stated = few_of(self.enlarged, self.possible, most), few_of(self.stated, self.possible, most)
         brancher = Brancher(self.units, self.enlarged.balls(self.possible))
         done, open_ = list[Leaves](), self.leaves
         answer = ProofAnswer(proven=False)

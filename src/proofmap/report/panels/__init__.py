@@ -3,6 +3,7 @@
 from proofmap.report.panel import PanelSource
 from proofmap.report.panels import (
     comparison_panel,
+    contrast_panel,
     dataset_panel,
     network_panel,
     provenance_panel,
@@ -15,6 +16,7 @@ PANELS: tuple[PanelSource, ...] = (
     summary_panel.panels,
     reading_panel.panels,
     reason_panel.panels,
+    contrast_panel.panels,
     dataset_panel.panels,
     network_panel.panels,
     comparison_panel.panels,

@@ -7,13 +7,13 @@ from itertools import count, islice
 import numpy as np
 import torch
 
-from proofmap.plots.overlay import picture_of
+from proofmap.plots.overlay import Array, picture_of
 from proofmap.report.finding_pictures import PagePicture
 from proofmap.report.panel import Panel, ReportData, TemplatePanel
 from proofmap.report.panels.dataset_panel import Bin
 from proofmap.report.reason_page import ReasonPage, kept_panel
 from proofmap.runs import Results
-from proofmap.runs.reason_results import ReasonTotals
+from proofmap.runs.sets.reason_results import ReasonTotals
 from proofmap.text.wording import plural
 
 _GALLERY = 24  # samples of a run in its gallery
@@ -67,7 +67,7 @@ def _runs(runs: Sequence[tuple[str, Results]]) -> Iterator[ReasonRun]:
         totals = ReasonTotals.of(results)
         if totals is None or not totals.count:
             continue
-        bins, most = _histogram(totals)
+        bins, most = histogram(totals.sizes)
         shown = list(islice(_shown(results, totals.noun), _GALLERY))
         yield ReasonRun(
             id=f"reasons-{at}",
@@ -103,12 +103,12 @@ def _shown(results: Results, noun: str) -> Iterator[tuple[PagePicture | None, st
             yield picture, f"{name}: {plural(size, noun)}", (name, size, open_, least)
 
 
-def _histogram(totals: ReasonTotals) -> tuple[list[Bin], int]:
+def histogram(sizes: Array) -> tuple[list[Bin], int]:
     """Return the bars of the sizes on an axis from 0 to 100, and the number of samples in the highest bar."""
-    low, high = int(totals.sizes.min()), int(totals.sizes.max()) + 1
+    low, high = int(sizes.min()), int(sizes.max()) + 1
     step = max(1, -(-(high - low) // _BINS))
     edges = np.arange(low, high + step, step)
-    counts, _ = np.histogram(totals.sizes, edges)
+    counts, _ = np.histogram(sizes, edges)
     reach, most = float(edges[-1] - edges[0]), int(counts.max())
     return [
         Bin(

@@ -11,10 +11,23 @@ from fractions import Fraction
 from math import inf
 from typing import Any
 
-from proofmap.errors import FileError
-from proofmap.sources.vnnlib.expressions import Expression, Terms, commands, is_variable
+import numpy as np
+from numpy.typing import NDArray
 
-_MAX_CASES = 10_000  # cases of a file: an `and` of several `or` multiplies them
+from proofmap.errors import FileError
+from proofmap.sources.vnnlib.expressions import (
+    MAX_NUMBER,
+    MAX_NUMBER_LENGTH,
+    Expression,
+    Terms,
+    commands,
+    split_version,
+)
+from proofmap.sources.vnnlib.variables import FlatVariables, Place, Shape, TensorVariables, Variables
+
+_MAX_CASES = 2**17  # cases of a file: an `and` of several `or` multiplies them
+_MAX_ATOMS = 2**24  # limits and rows of all cases together
+_SIGNS = ("<=", ">=", "<", ">", "==", "=", "!=")
 
 
 @dataclass(frozen=True)
@@ -26,41 +39,35 @@ class Row:
     strict: bool
 
 
-@dataclass(frozen=True)
-class _End:
-    """An upper or a lower limit of one input."""
-
-    index: int
-    value: float
-    upper: bool
-
-
 @dataclass
 class _Case:
-    """A conjunction: limits of inputs and rows of outputs. `add` changes it."""
+    """A conjunction: limits of inputs and rows of outputs."""
 
     lower: dict[int, float] = field(default_factory=dict)
     upper: dict[int, float] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
 
-    def add(self, atom: Row | _End) -> None:
-        if isinstance(atom, Row):
-            self.rows.append(atom)
-        elif atom.upper:
-            self.upper[atom.index] = min(atom.value, self.upper.get(atom.index, inf))
+    def limit(self, index: int, value: float, upper: bool) -> None:
+        """Add an upper or a lower limit of one input."""
+        if upper:
+            self.upper[index] = min(value, self.upper.get(index, inf))
         else:
-            self.lower[atom.index] = max(atom.value, self.lower.get(atom.index, -inf))
+            self.lower[index] = max(value, self.lower.get(index, -inf))
 
     def copy(self) -> _Case:
         return _Case(dict(self.lower), dict(self.upper), list(self.rows))
 
+    @property
+    def size(self) -> int:
+        return len(self.lower) + len(self.upper) + len(self.rows)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Stated:
     """A box of inputs with its cases of outputs."""
 
-    lower: list[float]
-    upper: list[float]
+    lower: NDArray[Any]  # float64
+    upper: NDArray[Any]
     cases: list[list[Row]]
 
 
@@ -75,8 +82,10 @@ class Assertions:
     @classmethod
     def read(cls, text: str, where: str) -> Assertions:
         """Parse the whole text of a file."""
-        assertions = cls(Terms(where))
-        for command in commands(text, where):
+        version, start = split_version(text, where)
+        variables: Variables = FlatVariables(where) if version == 1 else TensorVariables(where)
+        assertions = cls(Terms(variables))
+        for command in commands(text, where, version, start):
             assertions._add(command)
         return assertions
 
@@ -88,91 +97,125 @@ class Assertions:
     @property
     def outputs(self) -> int:
         """The number of declared outputs."""
-        return self._count("Y", "outputs")
+        return self.terms.variables.count("Y")
+
+    @property
+    def shapes(self) -> tuple[Shape | None, Shape | None]:
+        """The declared shapes of the input and of the output; None in version 1."""
+        return self.terms.variables.shape("X"), self.terms.variables.shape("Y")
 
     def boxes(self) -> list[Stated]:
         """Return the boxes that are not empty, with the cases of each; raise FileError if all are empty."""
-        count = self._count("X", "inputs")
+        variables, count = self.terms.variables, self.terms.variables.count("X")
         alike: dict[Any, list[_Case]] = {}
         for case in self.cases:
-            alike.setdefault((*sorted(case.lower.items()), None, *sorted(case.upper.items())), []).append(case)
+            key = tuple(sorted(case.lower.items())), tuple(sorted(case.upper.items()))
+            alike.setdefault(key, []).append(case)
+        least, most = (
+            _corner(np.full(count, far), limits, join)
+            for far, limits, join in ((-inf, self.common.lower, np.maximum), (inf, self.common.upper, np.minimum))
+        )
         boxes, empty = [], None
         for cases in alike.values():
-            lower, upper = self._ends(cases[0], count)
-            wrong = next((k for k in range(count) if lower[k] > upper[k]), None)
-            if wrong is None:
+            lower, upper = _corner(least, cases[0].lower, np.maximum), _corner(most, cases[0].upper, np.minimum)
+            for k in np.flatnonzero(np.isinf(lower) | np.isinf(upper))[:1]:
+                name = variables.name(Place("X", int(k)))
+                raise FileError(f"{self.where} gives {name} no limit on one side, expected a box")
+            wrong = np.flatnonzero(lower > upper)
+            if len(wrong) == 0:
                 boxes.append(Stated(lower, upper, [[*self.common.rows, *case.rows] for case in cases]))
             else:
-                empty = f"{self.where} keeps X_{wrong} between {lower[wrong]:g} and {upper[wrong]:g}: it is empty"
+                k, name = wrong[0], variables.name(Place("X", int(wrong[0])))
+                empty = f"{self.where} keeps {name} between {lower[k]:g} and {upper[k]:g}: it is empty"
         if not boxes:
             raise FileError(str(empty))
         return boxes
 
-    def _ends(self, case: _Case, count: int) -> tuple[list[float], list[float]]:
-        """Return the lower and the upper limits of all inputs."""
-        whole = self.common.copy()
-        for index, value in case.lower.items():
-            whole.add(_End(index, value, upper=False))
-        for index, value in case.upper.items():
-            whole.add(_End(index, value, upper=True))
-        for k in range(count):
-            if k not in whole.lower or k not in whole.upper:
-                raise FileError(f"{self.where} gives X_{k} no limit on one side, expected a box")
-        return [whole.lower[k] for k in range(count)], [whole.upper[k] for k in range(count)]
-
-    def _count(self, letter: str, what: str) -> int:
-        numbers = {int(name[2:]) for name in self.terms.declared if name.startswith(letter)}
-        if not numbers or max(numbers) != len(numbers) - 1:
-            expected = f"{letter}_0, {letter}_1 and so on without a gap"
-            raise FileError(f"{self.where} declares {len(numbers)} {what}, expected {expected}")
-        return len(numbers)
-
     def _add(self, command: list[Expression]) -> None:
         match command:
-            case ["declare-const", str(name), "Real"] if is_variable(name):
-                if name in self.terms.declared:
-                    raise FileError(f"{self.where} declares {name} twice, expected it once")
-                self.terms.declared.add(name)
             case ["assert", expression]:
                 self._state(expression)
             case _:
-                raise self.terms.strange(command)
+                if not self.terms.variables.declare(command):
+                    raise self.terms.strange(command)
 
     def _state(self, expression: Expression) -> None:
         """Add an assertion; one without `or` is kept apart from the cases, so that there are fewer."""
-        match expression:
+        match self._as_prefix(expression):
             case ["and", *parts] if parts:
                 for part in parts:
                     self._state(part)
             case ["or", part]:
                 self._state(part)
-            case ["or", *_]:
-                self.cases = self._meet(self.cases, expression)
-            case _:
-                self.common.add(self._atom(expression))
+            case ["or", *_] as either:
+                self.cases = self._meet(self.cases, either)
+            case atom:
+                self._add_atom([self.common], atom)
 
     def _meet(self, cases: list[_Case], expression: Expression) -> list[_Case]:
         """Return the cases, each combined with the expression."""
-        match expression:
+        match self._as_prefix(expression):
             case ["and", *parts] if parts:
                 for part in parts:
-                    cases = self._meet(cases, part)
+                    limit = self._plain_limit(part) if type(part) is tuple else None  # most of a large file
+                    if limit is None:
+                        cases = self._meet(cases, part)
+                        continue
+                    for case in cases:
+                        case.limit(*limit)
                 return cases
             case ["or", *parts] if parts:
                 met: list[_Case] = []
+                atoms = 0
                 for part in parts:
-                    met += self._meet([case.copy() for case in cases], part)
-                    if len(met) > _MAX_CASES:
-                        many = f"{self.where} has more than {_MAX_CASES} cases of or"
-                        raise FileError(f"{many}, expected fewer: split the file")
+                    added = self._meet([case.copy() for case in cases], part)
+                    atoms += sum(case.size for case in added)
+                    met += added
+                    if len(met) > _MAX_CASES or atoms > _MAX_ATOMS:
+                        many = f"more than {_MAX_CASES} cases of or" if len(met) > _MAX_CASES else "too many conditions"
+                        raise FileError(f"{self.where} has {many}, expected fewer: split the file")
                 return met
-            case _:
-                atom = self._atom(expression)
-                for case in cases:
-                    case.add(atom)
+            case atom:
+                self._add_atom(cases, atom)
                 return cases
 
-    def _atom(self, expression: Expression) -> Row | _End:
+    def _as_prefix(self, expression: Expression) -> Expression:
+        """Return a comparison of version 2 in the prefix form of <=, >=, < and >; any other expression unchanged."""
+        typed = isinstance(self.terms.variables, TensorVariables)
+        if not typed or isinstance(expression, str) or len(expression) != 3:
+            return expression
+        first, second, third = expression
+        if second in _SIGNS and first not in _SIGNS:  # (a < b)
+            first, second = second, first
+        match first:
+            case "==" | "=":
+                return ["and", ["<=", second, third], [">=", second, third]]
+            case "!=":
+                return ["or", ["<", second, third], [">", second, third]]
+            case _:
+                return (first, second, third) if isinstance(expression, tuple) else [first, second, third]
+
+    def _add_atom(self, cases: list[_Case], expression: Expression) -> None:
+        """Add a limit of an input or a row of outputs to every case."""
+        limit = self._plain_limit(expression) if type(expression) is tuple else None
+        found = self._atom(expression) if limit is None else limit
+        if isinstance(found, Row):
+            for case in cases:
+                case.rows.append(found)
+        else:
+            for case in cases:
+                case.limit(*found)
+
+    def _plain_limit(self, expression: Expression) -> tuple[int, float, bool] | None:
+        """Return the limit of an input by a number; None for an output or a number that is not in range."""
+        sign, name, number = expression
+        place = self.terms.variables.find(name)
+        if place is None or place[0] != "X" or len(number) > MAX_NUMBER_LENGTH:
+            return None
+        value = float(number)  # the nearest float64, as of the exact fraction
+        return (place[1], value, sign == "<=") if abs(value) <= MAX_NUMBER else None
+
+    def _atom(self, expression: Expression) -> Row | tuple[int, float, bool]:
         match expression:
             case ["<=" | "<" as sign, low, high] | [">=" | ">" as sign, high, low]:
                 strict = sign in ("<", ">")
@@ -181,19 +224,51 @@ class Assertions:
         names = [*self.terms.names(low), *self.terms.names(high)]
         if not names:
             raise FileError(f"{self.where} compares two numbers, expected a variable")
-        if any(name.startswith("X") for name in names):
+        if any(_is_input(self.terms.variables.find(name)) for name in names):
             return self._end(expression, low, high, names, strict)
-        (below, less), (above, more) = self.terms.linear(low), self.terms.linear(high)
-        coefficients = {k: below.get(k, Fraction(0)) - above.get(k, Fraction(0)) for k in below.keys() | above.keys()}
-        return Row(coefficients, less - more, strict)
+        coefficients, constant = self._difference(low, high)
+        return Row({place.position: value for place, value in coefficients.items()}, constant, strict)
 
-    def _end(self, expression: Expression, low: Expression, high: Expression, names: list[str], strict: bool) -> _End:
-        """Return the limit that low <= high sets for its only input."""
-        if len(names) > 1:
-            raise FileError(f"{self.where} relates {names[0]} to {names[1]}, expected each input between two numbers")
-        index = int(names[0][2:])
-        if strict or names[0] not in (low, high):
+    def _difference(self, low: Expression, high: Expression) -> tuple[dict[Place, Fraction], Fraction]:
+        """Return low - high."""
+        (below, less), (above, more) = self.terms.linear(low), self.terms.linear(high)
+        keys = below.keys() | above.keys()
+        return {k: below.get(k, Fraction(0)) - above.get(k, Fraction(0)) for k in keys}, less - more
+
+    def _end(
+        self, expression: Expression, low: Expression, high: Expression, names: list[str], strict: bool
+    ) -> tuple[int, float, bool]:
+        """Return the limit that low <= high sets for its only input: (index, value, whether it is an upper limit)."""
+        typed = isinstance(self.terms.variables, TensorVariables)
+        others = [name for name in names if name != names[0]]
+        if others or (len(names) > 1 and not typed):
+            other = (others or names[1:])[0]
+            raise FileError(f"{self.where} relates {names[0]} to {other}, expected each input between two numbers")
+        if strict and typed:
+            raise FileError(
+                f"{self.where} limits the input {names[0]} by < or >, which is not supported, expected <= or >="
+            )
+        if strict or (names[0] not in (low, high) and not typed):
             raise self.terms.strange(expression)
-        if low == names[0]:
-            return _End(index, float(self.terms.number(high)), upper=True)
-        return _End(index, float(self.terms.number(low)), upper=False)
+        if not typed:  # the other side is a number
+            self.terms.number(high if low == names[0] else low)
+        coefficients, constant = self._difference(low, high)
+        ((place, factor),) = coefficients.items()
+        if factor == 0:
+            raise FileError(f"{self.where} compares two numbers, expected a variable")
+        limit = -constant / factor
+        self.terms.check(limit)
+        return place.position, float(limit), factor > 0
+
+
+def _is_input(place: Place | None) -> bool:
+    return place is not None and place.letter == "X"
+
+
+def _corner(base: NDArray[Any], limits: Mapping[int, float], join: np.ufunc) -> NDArray[Any]:
+    """Return a corner of a box with more limits; `join` chooses the tighter of two."""
+    corner: NDArray[Any] = base.copy()
+    if limits:
+        index, values = np.fromiter(limits, np.int64), np.fromiter(limits.values(), np.float64)
+        corner[index] = join(corner[index], values)
+    return corner

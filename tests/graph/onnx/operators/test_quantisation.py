@@ -229,7 +229,7 @@ def test_parts_without_a_rule_run_as_the_file_is_written(tmp_path: Path) -> None
         helper.make_node("DequantizeLinear", ["q", "s", "low"], ["h"]),
         helper.make_node("QuantizeLinear", ["h", "s", "high"], ["r"]),
         helper.make_node("DequantizeLinear", ["r", "s", "high"], ["k"]),
-        helper.make_node("Sin", ["k"], ["y"]),
+        helper.make_node("Sinh", ["k"], ["y"]),
     ]
     model = single(nodes, {"s": np.float32(0.25), "low": np.int8(-5), "high": np.int8(60)}, (3,), 21)
     onnx.save(model, tmp_path / "single.onnx")

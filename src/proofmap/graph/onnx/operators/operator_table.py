@@ -11,6 +11,7 @@ from torch import Tensor
 from proofmap.graph.builder import scalar_functions
 from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, require_constant, scalar
 from proofmap.graph.builder.scatter import select
+from proofmap.graph.onnx.operators import comparisons
 from proofmap.graph.onnx.operators.layers import LAYER_CONVERTERS
 from proofmap.graph.onnx.operators.linear import LINEAR_CONVERTERS
 from proofmap.graph.onnx.operators.ml_domain import ML_CONVERTERS
@@ -109,12 +110,6 @@ def _where(b: Builder, call: Call, condition: Value, x: Value, y: Value) -> Valu
     raise NoRule
 
 
-def _cast(b: Builder, call: Call, x: str) -> str:
-    if call.get("to") not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE):
-        raise NoRule(f"to type {call.get('to')}")
-    return x
-
-
 def _cast_like(b: Builder, call: Call, x: Value, like: Value) -> str:
     kind = require_constant(like, "type").dtype
     if kind not in (torch.float32, torch.float64):
@@ -173,11 +168,16 @@ CONVERTERS: dict[str, Callable[..., Any]] = {
     "HardSigmoid": lambda b, call, x: scalar_functions.hard_sigmoid(
         b, call.name, x, *call.get_all(alpha=0.2, beta=0.5)
     ),
+    "Sign": lambda b, call, x: scalar_functions.sign(b, call.name, x),
+    "Ceil": lambda b, call, x: scalar_functions.ceil(b, call.name, x),
     "Pow": _pow,
     "Log": lambda b, call, x: scalar_functions.log(b, call.name, x),
     "Greater": _greater,
     "Where": _where,
-    "Cast": _cast,
+    "Cast": comparisons.cast,
+    "ArgMax": comparisons.argmax,
+    "OneHot": comparisons.one_hot,
+    "Equal": comparisons.equal,
     "CastLike": _cast_like,
     "Dropout": _dropout,
     "Identity": lambda b, call, x: x,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from proofmap.graph.builder import scalar_functions, slicing, weighted_layers
 from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, Value, require_constant
+from proofmap.graph.builder.output_shapes import broadcast_shapes
 from proofmap.graph.builder.scatter import rearrange
 from proofmap.graph.onnx.operators.node_inputs import Call, axes_of, number, numbers, require_computed
 from proofmap.graph.onnx.single_sample import per_sample
@@ -60,7 +61,7 @@ def _transpose(b: Builder, call: Call, x: str) -> str:
 
 def _expand(b: Builder, call: Call, x: Value, shape: Value) -> str:
     x = require_computed(x)
-    wanted = torch.broadcast_shapes(b.batched_shape(x), tuple(numbers(call, "shape", shape) or ()))
+    wanted = broadcast_shapes(b.batched_shape(x), numbers(call, "shape", shape) or ())
     return b.batched_expand(call.name, call.op, x, wanted)
 
 

@@ -38,6 +38,11 @@ _NOUNS = {
 }
 
 
+def noun_of_groups(results: Results) -> str:
+    """Return the word for a group of a run: "pixel", "cell", "column", ..."""
+    return _NOUNS.get(str(results.about["job"]["groups"]).partition("(")[0], "group")
+
+
 def reason_tensors(reason: Reason, x: torch.Tensor) -> dict[str, torch.Tensor]:
     """Return the arrays of the sets of some samples x (k, *shape) by name, in the types of a chunk."""
     return {
@@ -163,8 +168,7 @@ class ReasonTotals:
             return None
         explained = np.concatenate([part.explained for part in results.parts])
         names = ("reason_size", "reason_undecided", "reason_least", "reason_seconds")
-        kind = str(results.about["job"]["groups"]).partition("(")[0]
-        return cls(_NOUNS.get(kind, "group"), *(results[name][explained] for name in names))
+        return cls(noun_of_groups(results), *(results[name][explained] for name in names))
 
     @property
     def count(self) -> int:

@@ -1,0 +1,1 @@
+"""Sufficient and contrastive sets of runs: their arrays, conditions and totals."""
