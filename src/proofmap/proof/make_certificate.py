@@ -401,7 +401,8 @@ def _trees(
 def _logit(above: Array) -> Array:
     """Return the inputs of a sigmoid whose values are 1/2 plus these numbers."""
     share = np.clip(above, -_MOST_ABOVE_HALF, _MOST_ABOVE_HALF)
-    return np.log((0.5 + share) / (0.5 - share))  # type: ignore[no-any-return]
+    found: Array = np.log((0.5 + share) / (0.5 - share))
+    return found
 
 
 def _lower_bounds(network: check.Network, question: check.Question, points: Array) -> Array:
