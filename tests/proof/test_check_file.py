@@ -262,7 +262,7 @@ def test_it_is_read_in_one_sitting() -> None:
     code, ends = lines_of_code(source), [*begins.values(), source.count("\n") + 1]
     sizes = [sum(begin < line <= end for line in code) for begin, end in pairwise(ends)]
     arithmetic, network, *reading, question, statements, proof, certificate = sizes[:9]
-    assert 400 < arithmetic + network + question + proof + certificate <= 660  # with sigmoid and tanh
+    assert 400 < arithmetic + network + question + proof + certificate <= 720  # with sigmoid, tanh and contrastive sets
     assert 100 < statements <= 320  # decisions, outputs, labels and sufficient sets
     assert 400 < sum(reading) <= 600
     assert 300 < sum(sizes[9:]) <= 450  # with dossiers about outputs

@@ -59,7 +59,7 @@ def check_certifiable(setup: Setup) -> Certified:
     if job.method not in _CERTIFIED or not (of_outputs or setup.objective == "margin"):
         raise InputError(
             f"got certificates of {job.method} with the objective {setup.objective!r}, expected "
-            f"{', '.join(_CERTIFIED)} and the objective 'margin', or eva and an output: they are about overlaps and sets"
+            f"{', '.join(_CERTIFIED)} and the objective 'margin', or eva and an output or a label"
         )
     return Certified.of(model_graph(setup.graph) if setup.about_outputs else setup.graph)
 
