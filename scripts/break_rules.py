@@ -2575,8 +2575,8 @@ BREAKS = [
     Break("proof/check.py", 'else claim.ball["half"] is None and claim.decided(0)', "else True", DOSSIER_OF_OUTPUTS),
     Break(
         "runs/run_certificates.py",
-        "return with_objective(subject, self.setup.objective)",
-        "return subject",
+        "with_objective(subject, self.setup.objective)",
+        "subject",
         OUTPUT_RUNS,
     ),
     Break("cli/options/named_inputs.py", "None if radii.get(part.name, _FIXED) == _FIXED else", "", NAMED_INPUTS),
