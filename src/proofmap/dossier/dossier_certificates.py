@@ -14,7 +14,7 @@ from pathlib import Path
 from zipfile import BadZipFile
 
 from proofmap.errors import FileError
-from proofmap.proof.check import Claim, Rejected
+from proofmap.proof.check import Claim, Rejected, kind_of
 from proofmap.runs import Results
 from proofmap.runs.manifest import INDEX
 from proofmap.storage.hashing import hash_file
@@ -60,6 +60,11 @@ class RunCertificates:
     def exported(self) -> bool:
         """True if the model's file was exported by the run, as its name tells."""
         return self.model.name == "network.onnx"
+
+    @property
+    def kind(self) -> str:
+        """The subject of all certificates: "decisions" or "outputs"."""
+        return kind_of(self.claimed[0].claim)
 
     @classmethod
     def open(cls, results: Results) -> RunCertificates:
