@@ -364,8 +364,10 @@ def other_sets(draw: Draw, one: Bundle) -> Bundle:
     """Other free or necessary groups, another limit, or points that move further or to another group."""
     claim = json.loads(one.member("claim.json"))
     sets = claim.get("statement", {})
+    if sets.get("kind") == "contrastive":
+        return other_changes(draw, one)
     if sets.get("kind") != "sufficient":
-        raise Undrawn("no sufficient set")
+        raise Undrawn("no sets of groups")
     kind = draw.whole(0, 5)
     if kind == 5:
         name, sets["points"], sets["necessary"] = sets["points"], None, []
@@ -393,9 +395,7 @@ def other_sets(draw: Draw, one: Bundle) -> Bundle:
 def other_changes(draw: Draw, one: Bundle) -> Bundle:
     """Other contrastive sets, another least number or limit, or points that move further or to another group."""
     claim = json.loads(one.member("claim.json"))
-    sets = claim.get("statement", {})
-    if sets.get("kind") != "contrastive":
-        raise Undrawn("no contrastive set")
+    sets = claim["statement"]
     kind = draw.whole(0, 5)
     if kind == 0:
         some = [
@@ -580,7 +580,6 @@ CHANGES: dict[str, Change] = {
         *(
             other_statement,
             other_sets,
-            other_changes,
             claim_text,
             tightened,
             array_changed,

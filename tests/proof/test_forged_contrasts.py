@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from proofmap.proof import check as checker
-from tests.proof.making import BALL, Array, changed_members, contrastive_members, mlp_file, npy, write
-from tests.proof.test_forged import X, rejected
+from tests.proof.forged import X, answer, folder_with, rejected
+from tests.proof.making import BALL, Array, changed_members, contrastive_members, npy
 
 MASK = np.array([0, 1, 2, 3])
 ABOUT: dict[str, Any] = {"kind": "decision", "target": 0, "rivals": [1, 2]}
@@ -21,12 +21,7 @@ Fields = dict[str, Any]
 Members = dict[str, bytes]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("forged")
-    mlp_file(place / "net.onnx", (4, 6, 3), 4)
-    (place / "x.npy").write_bytes(npy(X))
-    return place
+folder = folder_with((4, 6, 3), 4)
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +43,7 @@ def changed(members: Members, **fields: Any) -> Members:
 
 
 def lines(folder: Path, members: Members) -> list[str]:
-    args = write(folder / "a.proof", members), folder / "net.onnx", folder / "x.npy"
-    claim = checker.read_claim(*args)
+    claim = answer(folder, members)
     said: list[str] = claim.statement.verdict(claim).splitlines()
     return said
 

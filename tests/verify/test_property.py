@@ -228,8 +228,8 @@ class Ridge(nn.Module):
 
 @pytest.mark.parametrize(("limit", "verdict"), [(-0.01, "holds"), (-1e-8, "unknown"), (1.9, "violated")])
 def test_a_search_decides_what_bounds_leave_open(limit: float, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """y <= limit is unsafe, and y is at least 0. Limits closer to 0 than the gap need more than splits of units."""
-    monkeypatch.setattr(import_module("proofmap.search.exact"), "_MAX_BOX_VARIABLES", 0)
+    """y <= limit is unsafe, and y is at least 0. A limit closer to 0 than the slack stays open."""
+    monkeypatch.setattr(import_module("proofmap.verify.property_search"), "_MAX_MOVING_INPUTS", 0)
     region = box([-1.0, -1.0], [1.0, 1.0], unsafe([[1, 0]], [-limit]))
     graph = traced(Ridge())
     answer = decide(graph, [region], bounds=pm.bounds.Exact(seconds=5))
@@ -252,7 +252,7 @@ def test_a_search_holds_with_all_roundings_where_that_is_asked(monkeypatch: pyte
         layer.weight.data, layer.bias.data = torch.tensor(weight), torch.tensor(bias)
     net = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), last)
     region = box([0.6, 0.0], [0.8, 1.0], unsafe([[-1.0]], [0.5]))  # y >= 0.5
-    monkeypatch.setattr(import_module("proofmap.verify.property"), "_attack", lambda *_: None)
+    monkeypatch.setattr(import_module("proofmap.verify.property"), "attack_cases", lambda *_: None)
     verdicts = [
         decide(traced(net), (region,), bounds=pm.bounds.Exact(seconds=1), rigorous=rigorous).verdict
         for rigorous in (False, True)

@@ -33,15 +33,20 @@ from proofmap.search.unstable_units import UnitLevel, UnitRows, Units
 
 _MEAN_DECAY, _SQUARE_DECAY = 0.9, 0.999  # the usual values of Adam
 _LEAST_GRADIENT = 1e-12  # gradients below it hardly move their parameters
+_SHARE_RATE = 0.5  # exponent of the first step of exponentiated gradient, for the row with the largest value
 _FINAL_STEP_SHARE = 0.4  # size of the last step, as a share of the first
 
 
 @dataclass(frozen=True, eq=False)
 class ParameterChoice:
-    """Free parameters of each part: slopes of the ReLUs' lower lines, in [0, 1], and multipliers, (B, K) each."""
+    """Free parameters of each part: slopes of the ReLUs' lower lines, in [0, 1], and multipliers, (B, K) each.
+
+    Cases of several rows also have shares λ >= 0 (B, R) of these rows.
+    """
 
     slopes: Tensor
     multipliers: Tensor
+    shares: Tensor | None = None
 
     @staticmethod
     def start(interval: Interval) -> ParameterChoice:
@@ -50,11 +55,14 @@ class ParameterChoice:
 
     def pick(self, index: Any) -> ParameterChoice:
         """Return the entries of some parts."""
-        return ParameterChoice(self.slopes[index], self.multipliers[index])
+        return ParameterChoice(
+            self.slopes[index], self.multipliers[index], None if self.shares is None else self.shares[index]
+        )
 
     def to(self, dtype: torch.dtype) -> ParameterChoice:
         """Return the parameters in another precision."""
-        return ParameterChoice(self.slopes.to(dtype), self.multipliers.to(dtype))
+        shares = None if self.shares is None else self.shares.to(dtype)
+        return ParameterChoice(self.slopes.to(dtype), self.multipliers.to(dtype), shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +176,11 @@ def bound_rows(
 
 def evaluate_relaxed(units: Units, delta: Tensor, lines: UnitLines, of_units: Tensor) -> Tensor:
     """Return z (B, K) of the relaxed network at δ (B, d), where each unit follows the line of its coefficient."""
+    return relaxed_values(units, delta, lines, of_units)[0]
+
+
+def relaxed_values(units: Units, delta: Tensor, lines: UnitLines, of_units: Tensor) -> tuple[Tensor, Tensor]:
+    """Return z and u (B, K) of the relaxed network at δ (B, d), where each unit follows the line of its coefficient."""
     z = torch.addmm(units.inputs.bias, delta, units.inputs.weight.T)
     u = torch.empty_like(z)
     for level in units.levels:
@@ -178,7 +191,7 @@ def evaluate_relaxed(units: Units, delta: Tensor, lines: UnitLines, of_units: Te
         if lines.drop is not None:
             below = below + lines.drop[:, k]
         u[:, k] = torch.where(of_units[:, k] > 0, lines.above[:, k] * z[:, k] + lines.lift[:, k], below)
-    return z
+    return z, u
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,12 +219,16 @@ def optimise(
     member: Tensor | None = None,
     rates: tuple[float, float],
     until: float = inf,
+    cases: Tensor | None = None,
 ) -> BestChoice:
     """Minimise the bounds of rows over slopes and multipliers by Adam, on B or on one member (B,) of each part.
 
-    The result is the best of all steps, including the start.
+    The result is the best of all steps, including the start. For an unsafe case of several rows v_r >= 0, the bounded
+    row is Σ λ_r v_r. Its derivative with respect to λ_r is v_r in the relaxed network, and λ follows exponentiated
+    gradient descent.
 
     Args:
+        cases: The case (B,) of each part, if `start` has shares λ. Then `rows` are those of the start.
         rates: Step sizes of slopes, and of multipliers relative to the mean unit coefficient of the part, because
             multipliers have that size.
         until: A time of `time.monotonic`. No step begins after it.
@@ -229,7 +246,7 @@ def optimise(
         best = now if best is None else _smaller_bounds(now, best)
         if step == steps or time.monotonic() > until:
             break
-        z = evaluate_relaxed(units, delta, lines, bounded.of_units)
+        z, u = relaxed_values(units, delta, lines, bounded.of_units)
         low, high, g = z - x.lower, z - x.upper, choice.multipliers
         slope_gradient = bounded.of_units.clamp(max=0) * z * free_slopes(units, lines)
         multiplier_gradient = torch.where(g > 0, low, torch.where(g < 0, high, low.clamp(max=0) + high.clamp(min=0)))
@@ -238,9 +255,28 @@ def optimise(
         decay = _FINAL_STEP_SHARE ** (step / steps)
         slopes = choice.slopes - rates[0] * decay * slope_rule.direction(slope_gradient, _LEAST_GRADIENT)
         new = g - multiplier_rate * decay * multiplier_rule.direction(multiplier_gradient, _LEAST_GRADIENT)
-        choice = ParameterChoice(slopes.clamp(0, 1), torch.where(g * new < 0, 0, new))
+        shares = choice.shares
+        if shares is not None and cases is not None:
+            shares = _next_shares(units, cases, shares, delta, u, decay)
+            rows = units.combined(cases, shares)
+        choice = ParameterChoice(slopes.clamp(0, 1), torch.where(g * new < 0, 0, new), shares)
     assert best is not None
     return best
+
+
+def _next_shares(
+    units: Units, cases: Tensor, shares: Tensor, delta: Tensor, unit_values: Tensor, decay: float
+) -> Tensor:
+    """Return the shares (B, R) after one step of exponentiated gradient descent on the bounds of Σ λ_r v_r."""
+    assert units.cases is not None
+    every = units.rows
+    value = delta @ every.weight.T + every.bias + unit_values @ every.mix.T
+    at = units.cases[cases]
+    value = value.gather(1, at.clamp(min=0))
+    scale = torch.where(at >= 0, value.abs(), 0).amax(1, keepdim=True).clamp(min=torch.finfo(value.dtype).tiny)
+    power = torch.where(at >= 0, -_SHARE_RATE * decay * value / scale, -inf)
+    moved = shares * (power - power.amax(1, keepdim=True)).exp()
+    return moved / moved.sum(1, keepdim=True).clamp(min=torch.finfo(value.dtype).tiny)
 
 
 def free_slopes(units: Units, lines: UnitLines) -> Tensor:
@@ -261,8 +297,13 @@ def _smaller_bounds(now: BestChoice, before: BestChoice) -> BestChoice:
         ParameterChoice(
             torch.where(wide, now.choice.slopes, before.choice.slopes),
             torch.where(wide, now.choice.multipliers, before.choice.multipliers),
+            _where(wide, now.choice.shares, before.choice.shares),
         ),
         torch.where(lower, now.value, before.value),
         torch.where(wide, now.losses, before.losses),
         torch.where(wide, now.delta, before.delta),
     )
+
+
+def _where(mask: Tensor, one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    return None if one is None or other is None else torch.where(mask, one, other)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 import torch
@@ -21,8 +21,9 @@ from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.beta_crown import BestChoice, ParameterChoice
 from proofmap.search.branching import FAST_RATES, SLOW_RATES, Brancher, unpack_leaves
 from proofmap.search.frontier import Offer, OpenLeaves, Report, SearchResult, StoppingRule
-from proofmap.search.lp import solve_leaf_lps
+from proofmap.search.lp import solve_case_lps, solve_leaf_lps
 from proofmap.search.parallel import map_shares
+from proofmap.search.part_lps import is_small, solve_part_lps
 from proofmap.search.tightening import tighten_units
 from proofmap.search.unit_intervals import PartHalfSpace, repair_crossings, root_intervals, tighten_intervals
 from proofmap.search.unstable_units import Units, repeat_interval, round_outward, to_float64
@@ -41,13 +42,30 @@ _ROOT_TIME_SHARE = 0.2  # share of the time for the root's intervals, and as muc
 _LOOKAHEAD_CANDIDATES = {"cpu": 8, "cuda": 16}  # candidate splits that are bounded before one is chosen
 _SPLITS_PER_TIGHTENING = 6  # depth between two renewals of a part's intervals
 _TIGHTENED_CANDIDATES = {"cpu": 16, "cuda": 32}  # candidates whose intervals are renewed then
+_LPS_PER_BATCH = 8  # open parts of a batch whose programs are solved, on small dense networks
+_LP_START_SHARE = 0.15  # share of the time before programs are solved: splits alone decide most small networks
+_LP_TRIALS = 256  # programs go on while one in so many closes a part
 _LPS_PER_STEP = 16  # parts without open units that are solved by LP in one step
 _OFFERED_POINTS, _BATCHES_PER_OFFER = 16, 16  # points tried as adversaries at a time, and batches between two tries
 _REPORT_SECONDS = 0.5  # seconds between two progress reports
 _BATCH_COEFFICIENTS = {"cpu": 2**25, "cuda": 2**34}  # multiplications per batch
 _BATCH_PARTS = {"cpu": 256, "cuda": 4096}  # parts per batch, at most
 _LOOKAHEAD_BYTES_PER_UNIT = 64  # memory per unit and tried split
+_DEPTH_URGENCY = 1e9  # urgency of each split, where the deepest parts come first
 _FULL_BALL_URGENCY = 1e6  # added to the urgency of parts that keep B open, which come before its members
+
+
+@dataclass(frozen=True)
+class LPRecord:
+    """The programs of parts so far: whether they close parts."""
+
+    closed: int = 0
+    solved: int = 0
+
+    def learn(self, closed: int, solved: int) -> LPRecord | None:
+        """Return the record with more programs, or None if too few of them close a part."""
+        record = LPRecord(self.closed + closed, self.solved + solved)
+        return None if record.solved > _LP_TRIALS * (1 + record.closed) else record
 
 
 def branch_and_bound(
@@ -58,13 +76,19 @@ def branch_and_bound(
     offer: Offer,
     report: Report,
     stages: Sequence[Stage] | None = None,
+    shares: Tensor | None = None,
+    lps: bool = False,
 ) -> SearchResult:
     """Compute upper bounds (1 + G,) of all members that are close to the lower bounds `reached`.
 
     After each stage that runs out of time, the intervals of the units are tightened (`tightening`), and a new tree
     starts with them. If tightening gains little, the present tree continues.
+
+    Args:
+        shares: The first shares λ (C, R) of the rows of each unsafe case, if `units` have cases.
+        lps: On small dense networks, HiGHS solves the programs of open parts (`part_lps`).
     """
-    tree = SearchTree(units, balls, reached, rule, offer)
+    tree = SearchTree(units, balls, reached, rule, offer, root_shares=shares, lps=lps)
     parts, stopped, begin = 0, "", time.monotonic()
     try:
         for share, tree_parts in STAGES[reached.device.type] if stages is None else stages:
@@ -112,7 +136,14 @@ class SearchTree:
         rule: StoppingRule,
         offer: Offer,
         known: Tensor | None = None,
+        root_shares: Tensor | None = None,
+        *,
+        lps: bool = False,
     ) -> None:
+        self.root_shares = root_shares  # (C, R) of the cases of `units`
+        self.lps: LPRecord | None = None  # not None while programs of parts are solved
+        now = time.monotonic()
+        self.lps_from: float = now + _LP_START_SHARE * (rule.deadline - now) if lps and is_small(units, balls) else inf
         self.units: Units = units
         self.balls = balls
         self.brancher: Brancher = Brancher(units, balls)
@@ -147,7 +178,14 @@ class SearchTree:
         if closer.looseness > _RESTART_LOOSENESS_SHARE * self.units.looseness:
             return None
         return SearchTree(
-            self.units.eliminate_stable(interval), self.balls, self.reached, self.rule, self.offer, self.upper
+            self.units.eliminate_stable(interval),
+            self.balls,
+            self.reached,
+            self.rule,
+            self.offer,
+            self.upper,
+            self.root_shares,
+            lps=self.lps is not None or self.lps_from < inf,
         )
 
     @property
@@ -175,10 +213,10 @@ class SearchTree:
 
     def bound_root(self) -> None:
         """Bound every row on the whole ball, and store the rows that exceed a threshold as leaves."""
-        units, count = self.units, len(self.units.rows)
+        units, count = self.units, self.units.searched
         number = torch.arange(count, device=self.reached.device)
         x = repeat_interval(units.interval, count)
-        above = self._member_bounds(number, x, ParameterChoice.start(x)).minimum(self.root_upper)
+        above = self._member_bounds(number, x, self._start(x)).minimum(self.root_upper)
         self.root_upper = self.split_upper = above.amax(0)
         left = self.rule.deadline - time.monotonic()
         until = (time.monotonic() + _ROOT_TIME_SHARE * left, time.monotonic() + 2 * _ROOT_TIME_SHARE * left)
@@ -186,7 +224,7 @@ class SearchTree:
         self.units = replace(units, interval=root)
         self.brancher = Brancher(self.units, self.balls)
         x = repeat_interval(root, count)
-        first, end = ParameterChoice.start(round_outward(x)), self.rule.deadline
+        first, end = self._start(round_outward(x)), self.rule.deadline
         best = self.brancher.optimise(number, x, first, _ROOT_STEPS, None, FAST_RATES, end)
         self.brancher.compute_implied(best.losses.amax(0), at_once=self.at_once, until=until[1])
         for _ in range(_ROOT_ROUNDS):
@@ -197,12 +235,17 @@ class SearchTree:
         self._add_parts(x, best, number, torch.zeros_like(number), above)
         self.split_upper, self.has_root = None, True
 
+    def _start(self, x: Interval) -> ParameterChoice:
+        """Return the first parameters of all rows; cases start with shares between their best row and equal ones."""
+        choice, shares = ParameterChoice.start(x), self.root_shares
+        return choice if shares is None else replace(choice, shares=shares.to(choice.slopes))
+
     def _tightened(
         self, x: Interval, row: Tensor, choice: ParameterChoice, wanted: Tensor | None, until: float
     ) -> tuple[Interval, Tensor]:
         """Tighten intervals of parts where a row exceeds all thresholds: (intervals, parts without such inputs)."""
         self.excluded_upper = float(self._thresholds.min())
-        rows = self.units.rows.pick(row)
+        rows = self.units.combined(row, None if choice.shares is None else choice.shares.double())
         half = PartHalfSpace.of(
             self.units, replace(rows, bias=rows.bias - self.excluded_upper), x, choice.to(torch.float64)
         )
@@ -210,9 +253,12 @@ class SearchTree:
 
     def split_leaves(self) -> None:
         """Split the most urgent parts; parts without open units are solved by LP instead."""
-        urgent = self.leaves.most_urgent(self.batch)
+        if time.monotonic() > self.lps_from:
+            self.lps, self.lps_from = LPRecord(), inf
+        count = self.batch if self.lps is None else _LPS_PER_BATCH // 2
+        urgent = self.leaves.most_urgent(count)
         self.split_upper = urgent["value"].amax(0)
-        self.leaves.drop(self.batch)
+        self.leaves.drop(count)
         whole = urgent["candidates"][:, 0] < 0
         if bool(whole.any()):
             self._refine_linear_parts({name: column[whole] for name, column in urgent.items()})
@@ -227,11 +273,15 @@ class SearchTree:
         if len(later["row"]):
             self.leaves.add(later, self._urgency(later["value"]))
         (x, choice), member = unpack_leaves(part), self._target_member(part)
-        rows = self.units.rows.pick(part["row"])
+        rows = self.units.combined(part["row"], choice.shares)
         multipliers, delta, works = solve_leaf_lps(
             self.units, self.balls, rows, to_float64(x), member, self.rule.deadline
         )
-        choice = ParameterChoice(choice.slopes, torch.where(works[:, None], multipliers.float(), choice.multipliers))
+        choice = replace(choice, multipliers=torch.where(works[:, None], multipliers.float(), choice.multipliers))
+        if choice.shares is not None:
+            choice, delta = solve_case_lps(
+                self.units, self.balls, part["row"], to_float64(x), choice, delta, self.rule.deadline
+            )
         self._offer(delta[works], member[works])
         best = self.brancher.optimise(part["row"], x, choice, _LINEAR_PART_STEPS, member, SLOW_RATES)
         self._add_parts(to_float64(x), best, part["row"], part["depth"], part["value"])
@@ -268,9 +318,8 @@ class SearchTree:
             return len(empty), None
         of, closer = both[left], closer.pick(left)
         row = part["row"][of]
-        best = self.brancher.optimise(
-            row, closer, choice.pick(of), _PART_STEPS, self._target_member(part)[of], FAST_RATES
-        )
+        steps = _PART_STEPS if self.lps is None else 0
+        best = self.brancher.optimise(row, closer, choice.pick(of), steps, self._target_member(part)[of], FAST_RATES)
         return len(empty) - len(left), (closer, best, row, depth[left], part["value"][of])
 
     def _target_member(self, part: Mapping[str, Tensor]) -> Tensor:
@@ -281,6 +330,8 @@ class SearchTree:
     def _choose_units(self, part: Mapping[str, Tensor], x: Interval, choice: ParameterChoice) -> Tensor:
         """Return the unit (B,) at which to split each part."""
         ahead = part["candidates"][:, : _LOOKAHEAD_CANDIDATES[x.lower.device.type]].long()
+        if self.lps is not None:
+            return ahead[:, 0]
         return self.brancher.choose_units(
             part["row"], x, choice, ahead, float(self._thresholds[0]), part["value"][:, 0]
         )
@@ -293,15 +344,50 @@ class SearchTree:
     def _add_parts(self, x: Interval, best: BestChoice, row: Tensor, depth: Tensor, above: Tensor) -> None:
         """Compute the final bounds of parts: parts that exceed no threshold are closed, the others become leaves."""
         value = torch.minimum(self._member_bounds(row, x, best.choice), above)
+        if self.lps is not None:
+            best, value = self._with_lps(x, best, row, value)
         self.parts += len(value)
         self._offer_points(best, value)
         urgency = self._urgency(value)
         left = urgency > 0
+        if self.lps is not None:  # deepest first: programs close parts only after many splits
+            urgency = urgency + _DEPTH_URGENCY * depth
         leaves = {**self.brancher.leaf_columns(row, x, best, value), "depth": depth}
         if bool(left.any()):
             self.leaves.add({name: column[left] for name, column in leaves.items()}, urgency[left])
         if not bool(left.all()):
             self.closed_upper = torch.maximum(self.closed_upper, value[~left].amax(0))
+
+    def _with_lps(self, x: Interval, best: BestChoice, row: Tensor, value: Tensor) -> tuple[BestChoice, Tensor]:
+        """Solve the programs of the most urgent open parts, as long as these close more parts per second."""
+        urgency = self._urgency(value)
+        some = urgency.topk(min(_LPS_PER_BATCH, len(urgency))).indices
+        some = some[urgency[some] > 0]
+        if self.lps is None or not len(some):
+            return best, value
+        solved = solve_part_lps(
+            self.units, self.balls, row[some], x.pick(some), best.choice.pick(some), self.rule.deadline
+        )
+        closer = torch.minimum(self._member_bounds(row[some], x.pick(some), solved.choice), value[some])
+        better = (closer < value[some]).any(1) & solved.solved
+        taken, wide = some[better], solved.solved[:, None]
+        old = best.choice
+        new = solved.choice.pick(better)
+        choice = ParameterChoice(
+            old.slopes.index_copy(0, taken, new.slopes.to(old.slopes)),
+            old.multipliers.index_copy(0, taken, new.multipliers.to(old.multipliers)),
+            None
+            if old.shares is None or new.shares is None
+            else old.shares.index_copy(0, taken, new.shares.to(old.shares)),
+        )
+        losses = best.losses.index_copy(0, some, torch.where(wide, solved.gap.to(best.losses), best.losses[some]))
+        delta = best.delta.index_copy(0, some, torch.where(wide, solved.delta.to(best.delta), best.delta[some]))
+        value = value.index_copy(0, some, closer)
+        left = self._urgency(closer) > 0
+        if bool(left.any()):
+            self._offer(solved.delta[left], torch.zeros_like(some[left]))
+        self.lps = self.lps.learn(int((~left).sum()), len(some))
+        return BestChoice(choice, best.value, losses, delta), value
 
     def _offer_points(self, best: BestChoice, value: Tensor) -> None:
         """Try the maximisers δ of the most urgent parts as adversaries, once in several batches."""

@@ -30,7 +30,8 @@ _IMPLIED_COEFFICIENTS = {"cpu": 2**35, "cuda": 2**42}  # multiplications of coef
 
 def unpack_leaves(leaves: Mapping[str, Tensor]) -> tuple[Interval, ParameterChoice]:
     """Return the intervals of leaves, in float32, and their parameters."""
-    return Interval(leaves["lower"], leaves["upper"]), ParameterChoice(leaves["slopes"], leaves["multipliers"])
+    choice = ParameterChoice(leaves["slopes"], leaves["multipliers"], leaves.get("shares"))
+    return Interval(leaves["lower"], leaves["upper"]), choice
 
 
 class Brancher:
@@ -66,16 +67,16 @@ class Brancher:
         until: float = inf,
     ) -> BestChoice:
         """Optimise the parameters of parts by a few steps, until a time limit."""
-        rows, near = self.units.rows.pick(row), round_outward(x)
+        rows, near = self.units.combined(row, choice.shares), round_outward(x)
         return optimise(
-            self.units, self.balls, rows, near, choice, steps=steps, member=member, rates=rates, until=until
+            self.units, self.balls, rows, near, choice, steps=steps, member=member, rates=rates, until=until, cases=row
         )
 
     def bound(self, row: Tensor, x: Interval, choice: ParameterChoice) -> UpperBoundForms:
         """Return upper bounds of rows as functions of δ, in float64."""
         choice = choice.to(torch.float64)
         lines = unit_lines(self.precise, x, choice.slopes)
-        return bound_rows(self.precise, self.precise.rows.pick(row), x, lines, choice.multipliers)
+        return bound_rows(self.precise, self.precise.combined(row, choice.shares), x, lines, choice.multipliers)
 
     def candidates(self, x: Interval, best: BestChoice) -> Tensor:
         """Return the open units with the largest branching scores, in this order, -1 for none: (B, n)."""
@@ -88,7 +89,9 @@ class Brancher:
     def leaf_columns(self, row: Tensor, x: Interval, best: BestChoice, value: Tensor) -> dict[str, Tensor]:
         """Return the columns of parts to be stored as leaves."""
         interval = round_outward(x)
+        shares = {} if best.choice.shares is None else {"shares": best.choice.shares}
         return {
+            **shares,
             "lower": interval.lower,
             "upper": interval.upper,
             "slopes": best.choice.slopes,
@@ -110,7 +113,8 @@ class Brancher:
         of = index[both]
         here = round_outward(Interval(torch.minimum(lower, upper), torch.maximum(lower, upper)))
         lines = unit_lines(self.units, here, choice.slopes[of])
-        found = bound_rows(self.units, self.units.rows.pick(row[of]), here, lines, choice.multipliers[of])
+        rows = self.units.combined(row[of], None if choice.shares is None else choice.shares[of])
+        found = bound_rows(self.units, rows, here, lines, choice.multipliers[of])
         least = torch.as_tensor(least, dtype=torch.float32, device=ahead.device).expand(len(ahead))[of]
         value = (found.bias + self.balls.supremum(found.form)).minimum(most[of].float())
         value = torch.where((lower > upper).any(1), least, torch.maximum(value, least))

@@ -5,7 +5,7 @@ bound. An ℓ1 ball is δ = p - n with p, n >= 0. An ℓ2 ball is approximated b
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proofmap.rules import Interval
 from proofmap.search.ball_maxima import SampleBalls
-from proofmap.search.beta_crown import bound_rows, unit_lines
+from proofmap.search.beta_crown import ParameterChoice, bound_rows, unit_lines
 from proofmap.search.unstable_units import UnitRows, Units
 
 _MAX_TANGENT_PLANES = 40  # limits the tangent planes of an ℓ2 ball, and so the LPs per leaf
@@ -57,6 +57,57 @@ def solve_leaf_lps(
             points[k] = torch.as_tensor(answer[0]).to(points)
             multipliers[k, used] = torch.as_tensor(answer[1]).to(multipliers) * side[used]
     return multipliers, points, works
+
+
+def solve_case_lps(
+    units: Units,
+    balls: SampleBalls,
+    cases: Tensor,
+    x: Interval,
+    choice: ParameterChoice,
+    delta: Tensor,
+    until: float = inf,
+) -> tuple[ParameterChoice, Tensor]:
+    """Solve max t, v_r >= t for all rows of a case, on parts of a box without open units: (parameters, δ (B, d)).
+
+    The dual multipliers of the rows are the shares λ, and those of the splits their multipliers. Parts whose program is
+    not solved, for instance empty ones, keep their parameters and δ.
+    """
+    from scipy.optimize import linprog  # imported here, because it is slow and only searches need it
+
+    assert units.cases is not None
+    assert choice.shares is not None
+    multipliers, shares, points = choice.multipliers.clone(), choice.shares.clone(), delta.clone()
+    count, some = len(units), units.rows
+    low, high = (_array(end) for end in (balls.lower, balls.upper))
+    for k in range(len(cases)):
+        at = units.cases[cases[k]]
+        at = at[at >= 0]
+        every = UnitRows(
+            *(torch.cat([getattr(units.inputs, name), getattr(some, name)[at]]) for name in ("weight", "bias", "mix"))
+        )
+        here = Interval(x.lower[k].expand(len(every), -1), x.upper[k].expand(len(every), -1))
+        lines = unit_lines(units, here, (here.upper > 0).to(here.lower))
+        found = bound_rows(units, every, here, lines, torch.zeros_like(here.lower))
+        above = x.lower[k] == 0  # z >= 0 there; else z <= 0 where x.upper is 0
+        side = torch.where(above, 1.0, torch.where(x.upper[k] == 0, -1.0, 0.0)).to(found.bias)
+        used = side.nonzero().flatten()
+        splits, rows = _array(-side[used, None] * found.form[used]), _array(-found.form[count:])
+        matrix = np.block([[splits, np.zeros((len(used), 1))], [rows, np.ones((len(at), 1))]])
+        limits = np.concatenate([_array(side[used] * found.bias[used]), _array(found.bias[count:])])
+        cost = np.append(np.zeros(len(low)), -1.0)
+        left = {"time_limit": max(_LEAST_LP_SECONDS, until - time.monotonic())}
+        ends = [*zip(low, high, strict=True), (None, None)]
+        answer = linprog(cost, A_ub=matrix, b_ub=limits, bounds=ends, method="highs", options=left)
+        if answer.status != 0:
+            continue
+        duals = torch.as_tensor(np.maximum(-answer.ineqlin.marginals, 0.0))
+        points[k] = torch.as_tensor(answer.x[:-1]).to(points)
+        multipliers[k] = 0
+        multipliers[k, used] = duals[: len(used)].to(multipliers) * side[used].to(multipliers)
+        shares[k] = 0
+        shares[k, units.cases[cases[k]] >= 0] = duals[len(used) :].to(shares)
+    return replace(choice, multipliers=multipliers, shares=shares), points
 
 
 @dataclass(frozen=True, eq=False)

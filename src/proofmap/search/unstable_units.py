@@ -100,9 +100,29 @@ class Units:
     levels: tuple[UnitLevel, ...]
     rows: UnitRows  # rows of the specification, (R, ...)
     swing: Tensor | None = None  # (d,) the largest |δ|, if rounding errors are counted
+    # (C, R) the rows of each unsafe case, -1 for none: a search bounds combinations of them; None: single rows
+    cases: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    @property
+    def searched(self) -> int:
+        """The number of rows, or of cases, that a search bounds."""
+        return len(self.rows) if self.cases is None else len(self.cases)
+
+    def combined(self, number: Tensor, shares: Tensor | None) -> UnitRows:
+        """Return the rows (B,) of a search: single rows, or Σ λ_r row_r of cases with shares λ (B, R) >= 0.
+
+        The radius of a row counts at least 64 rounding errors of each term. A sum of R rows adds R + 2 more.
+        """
+        if self.cases is None or shares is None:
+            return self.rows.pick(number)
+        at, rows = self.cases[number], self.rows
+        every = rows.bias.new_zeros(len(number), len(rows))
+        every.scatter_add_(1, at.clamp(min=0), torch.where(at >= 0, shares.to(every), 0))
+        radius = None if rows.radius is None else (2 + at.shape[1] / 32) * (every @ rows.radius)
+        return UnitRows(every @ rows.weight, every @ rows.bias, every @ rows.mix, radius)
 
     @property
     def deep(self) -> bool:
@@ -159,6 +179,7 @@ class Units:
             tuple(level for level in levels if level.stop > level.start),
             rows,
             self.swing,
+            self.cases,
         )
 
     def units_as_rows(self, level: UnitLevel, k: Tensor) -> Units:
@@ -314,9 +335,10 @@ def _decompose(node: Node, inputs: Sequence[Interval], start: int) -> UnitDecomp
     if not _has_unit_form(node):
         return None
     if kinked is None:
-        moves = x.lower < x.upper
+        value = rule.interval(node, x)
+        moves = (x.lower < x.upper) | (value.lower < value.upper)  # at a jump, one number has the values of both sides
         entries = moves.flatten().nonzero().flatten()
-        still = torch.where(moves, zero, rule.interval(node, x).lower)
+        still = torch.where(moves, zero, value.lower)
         ones = zero.new_ones(len(entries))
         return UnitDecomposition((zero,) * len(inputs), still, entries, 0 * ones, ones, start, smooth=True)
     base = [torch.as_tensor(b).to(zero).expand_as(zero) for b in kinked.base]
