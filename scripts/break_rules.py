@@ -1594,7 +1594,6 @@ BREAKS = [
         NEURONS,
     ),
     Break("search/neurons/part_bounder.py", "best = torch.where(far < distance, kink, best)", "pass", NEURONS),
-    Break("search/neurons/neuron_splitting.py", "value = torch.fmin(value, above)", "pass", NEURONS),
     Break("search/neurons/part_bounder.py", "ends = ends + SUM_MARGIN", "ends = ends - SUM_MARGIN", NEURONS),
     Break(
         "bounds/backsubstitution.py",
