@@ -54,6 +54,8 @@ REASON_PAGES, REASON_RUNS = "tests/report/panels/test_reason_panel.py", "tests/r
 REASON_METRICS, REASON_INPUT = "tests/metrics/test_reason_metrics.py", "tests/reasons/test_bad_input.py"
 STAIRCASE = "tests/rounding/test_staircase_errors.py"
 STATED_OUTPUT, FORGED_OUTPUT = "tests/proof/test_output_statement.py", "tests/proof/test_forged_outputs.py"
+FORGED_PROPERTY, PROPERTY_FILE = "tests/proof/test_forged_properties.py", "tests/proof/test_property_file.py"
+STATED_PROPERTY = "tests/proof/test_property_certificate.py"
 FORGED_REASON, STATED_REASON = "tests/proof/test_forged_reasons.py", "tests/proof/test_sufficient_certificate.py"
 SIGMOID_TREES = f"{STATED_REASON}::test_trees_prove_a_label_behind_a_sigmoid"
 CURVE_FILE, CURVE = "plots/curves/overlap_curve.py", "tests/plots/curves"
@@ -258,12 +260,13 @@ BREAKS = [
     Break("rules/waves.py", "((x.upper - point) / (2 * pi)).floor()", "((x.lower - point) / (2 * pi)).ceil()", WAVES),
     Break("rules/waves.py", "return [-point, pi + point]", "return [-point, point]", WAVES),
     Break("rules/waves.py", "< _LARGEST_PLACE)", "< 1e300)", WAVES),
-    Break("rules/rounding_steps.py", "early = 0.0", "early = 0.5", SCALAR),
+    Break("rules/rounding_steps.py", "early: float = 0.0", "early: float = 0.5", SCALAR),
     Break("rules/signs.py", "2.0**-17, 2.0**-118", "0.0, 0.0", SIGNS),
     Break("rules/signs.py", "y.upper + above * room", "y.upper", SIGNS),
     Break("rules/signs.py", "(x.upper, -x.lower)", "(-x.lower, x.upper)", SIGNS),
     Break("rules/signs.py", "return own + _", "return _", SIGNS),
     Break("rounding/magnitudes.py", "(signs.STEEPEST + 1) * either", "0 * either", SIGNS),
+    Break("search/unstable_units.py", "(x.lower < x.upper) | (value.lower < value.upper)", "x.lower < x.upper", SIGNS),
     Break("graph/operation_values.py", 'torch.where(x == 0, node.attributes["at_zero"], x.sign())', "x.sign()", SIGNS),
     Break("graph/builder/scalar_functions.py", "abs(shift) < _SIGN_SHARE * scale", "abs(shift) < 3 * scale", SIGNS),
     Break("graph/onnx/operators/comparisons.py", "_SOFTMAX_ROOM = 2.0**-16", "_SOFTMAX_ROOM = 0.0", COUNTED),
@@ -277,7 +280,7 @@ BREAKS = [
     Break("graph/rewrite/fixed_inputs.py", " & (lower.to(graph.dtype).double() == lower)", "", COUNTED),
     Break("graph/rewrite/fixed_inputs.py", "bool((before.mask != 0).all())", "bool((before.mask != 0).any())", COUNTED),
     # specifications
-    Break("sources/vnnlib/variables.py", "index = index * n + k", "index = index + k", SPECIFIED),
+    Break("sources/vnnlib/declared_variables.py", "index = index * n + k", "index = index + k", SPECIFIED),
     Break("sources/vnnlib/assertions.py", "float(limit), factor > 0", "float(limit), True", SPECIFIED),
     Break(
         "sources/vnnlib/assertions.py",
@@ -2053,6 +2056,205 @@ BREAKS = [
         "return (",
         OF_NORMS,
     ),
+    # properties in certificates
+    Break(
+        "proof/check.py",
+        'weights.dtype.kind == "u" and weights.ndim == 2',
+        "weights.ndim == 2",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "require(any(line) and not any(line[len(case) :]),",
+        "require(True,",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "require(len(weights) == len(cases),",
+        "require(True,",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "factors = [-weight for weight in line[: len(case)]]",
+        "factors = [-min(1, weight) for weight in line[: len(case)]]",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "constant += factor * row.constant",
+        "constant += row.constant",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "return cls(near, rounded_up(np.array(lost)),",
+        "return cls(near, 0 * np.array(lost),",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "np.maximum(forms.a * low, forms.a * high).sum(0)",
+        "np.minimum(forms.a * low, forms.a * high).sum(0)",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "require(at == len(tree),",
+        "require(True,",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "require(-1 <= axis < len(low),",
+        "require(axis < len(low),",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "below[axis] = above[axis] = (low[axis] + high[axis]) / 2",
+        "below[axis], above[axis] = (2 * low[axis] + high[axis]) / 3, (low[axis] + 2 * high[axis]) / 3",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "waiting += [(above, high), (low, below)]",
+        "waiting += [(low, below)]",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "return float(near if Fraction(float(near)) <= value else np.nextafter(near, np.float32(-np.inf)))",
+        "return float(near)",
+        PROPERTY_FILE,
+    ),
+    Break(
+        "proof/check.py",
+        "require(sha256 == statement.sha256, other)",
+        "require(True, other)",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "require(_same_model(weights, file, 4) is None,",
+        "require(_same_model(weights, file, 4) != 1,",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        'require(fits, f"the network has',
+        'require(True, f"the network has',
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        'so its outputs have no bounds")\n        require(fits',
+        'so its outputs have no bounds") if 0 else 0\n        require(fits',
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "missing = int((~(most[1] < 0)).sum())",
+        "missing = int((most[1] > 1).sum())",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "return bool((most[0] < 0).all())",
+        "return True",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "fits = slopes.shape == multipliers.shape == (len(trees), len(units))",
+        "fits = True",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "require(low <= exact[-1] <= high,",
+        "require(True,",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "only = low == high and float(low) == at",
+        "only = low == high",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "kinds.append(bool((ends < 0).all()))",
+        "kinds.append(bool((ends < 0).any()))",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "return self.holds and self.both",
+        "return self.both",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "require(not self.arrays,",
+        "require(True,",
+        FORGED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "np.tile(np.repeat([1.0, -1.0], columns), len(few))",
+        "np.repeat([1.0, -1.0], columns * len(few))",
+        STATED_PROPERTY,
+    ),
+    Break(
+        "proof/check.py",
+        "low.get(name, Fraction(0)) - high.get(name, Fraction(0))",
+        "low.get(name, Fraction(0)) + high.get(name, Fraction(0))",
+        PROPERTY_FILE,
+    ),
+    Break(
+        "proof/check.py",
+        'expression[1:][:: 1 if expression[0][0] == "<" else -1]',
+        "expression[1:]",
+        PROPERTY_FILE,
+    ),
+    Break(
+        "proof/check.py",
+        'sign = 1 if term[0] == "+" else -1',
+        "sign = 1",
+        PROPERTY_FILE,
+    ),
+    Break(
+        "proof/check.py",
+        "side[end.number] = tighter(",
+        "side[end.number] = max(",
+        PROPERTY_FILE,
+    ),
+    Break(
+        "proof/check.py",
+        "require(len(form) == 1 and not strict,",
+        "require(len(form) == 1,",
+        PROPERTY_FILE,
+    ),
+    Break(
+        "proof/check.py",
+        'require(re.fullmatch(r"[\\t\\n -~]*", text),',
+        "require(True,",
+        PROPERTY_FILE,
+    ),
+    Break(
+        "proof/check.py",
+        "if all(low <= high for low, high in zip(lower, upper, strict=True)):",
+        "if True:",
+        PROPERTY_FILE,
+    ),
+    Break(
+        "proof/check.py",
+        "return [one + other for one in some for other in others]",
+        "return [*some, *others]",
+        PROPERTY_FILE,
+    ),
     # sufficient sets in certificates
     Break(
         "proof/check.py", "np.maximum(question.members, own)", "np.maximum(question.members, own | True)", FORGED_REASON
@@ -2546,7 +2748,6 @@ BREAKS = [
         CHECKED_HOSTILE,
     ),
     Break("proof/check.py", " + price * eps * eps ** (p - 1))", ")", CHECKED_HOSTILE),
-    Break("proof/check.py", "price * eps * eps ** (p - 1)", "price * eps**p", CHECKED_HOSTILE),
     Break(
         "proof/check.py", "t * (size - price * t ** (p - 1))", "t * (size - price * eps ** (p - 1))", CHECKED_HOSTILE
     ),

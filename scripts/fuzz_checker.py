@@ -4,11 +4,12 @@
     python scripts/fuzz_checker.py networks --count 10000 --share 1/2        # hostile networks; one of two processes
     python scripts/fuzz_checker.py forgeries --count 8000                    # changed certificates, models and inputs
     python scripts/fuzz_checker.py dossiers --count 2000                     # changed dossiers
+    python scripts/fuzz_checker.py properties --count 4000                   # changed certificates of properties
 
 `files`: onnxruntime must run every file that the checker reads, with and without its graph optimisation, and every
 value must lie in the checker's float32 interval. `networks`: onnxruntime, float32 in bad orders of summation, and exact
 arithmetic must not exceed any claim that the checker derives. `forgeries` and `dossiers`: claims that are still
-accepted are compared with the exact overlap.
+accepted are compared with the exact overlap. `properties`: accepted answers are compared with linear programs.
 
 A finding states its seed, and `--findings` stores its files in a folder. `--seed S --count 1` reproduces it. The exit
 code is 1 if there are findings. Ctrl-C ends the campaign; the counts so far are printed. The last line is JSON. If

@@ -92,13 +92,26 @@ def described(thing: Any) -> list[str]:
 def _members(thing: Any) -> list[str]:
     """Return the public methods and properties of a class, each with the first sentence of its docstring."""
     rows = []
-    for name, member in vars(thing).items() if inspect.isclass(thing) else ():
+    for name, member in _own(thing).items():
         inner = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         text = inspect.getdoc(inner) if isinstance(inner, property) or inspect.isfunction(inner) else None
         if text and not name.startswith("_"):
             call = "" if isinstance(inner, property) else f"({', '.join(_parameters(inner, 1))})"
             rows.append(f"| `.{name}{call}` | {_plain(_flat(text.split(chr(10) * 2)[0]))} |")
     return ["", "| Member | Meaning |", "| --- | --- |", *rows] if rows else []
+
+
+def _own(thing: Any) -> dict[str, Any]:
+    """Return the members of a class, with those of its base classes that have no public name."""
+    if not inspect.isclass(thing):
+        return {}
+    named = [one for one in thing.__mro__[1:] if one in public().values()]  # they have their members on this page
+    bases = [one for one in thing.__mro__[1:] if not any(issubclass(known, one) for known in named)]
+    hidden = [one for one in bases if one.__module__.startswith("proofmap.")]
+    found = dict(vars(thing))
+    for name, member in (pair for one in hidden for pair in vars(one).items()):
+        found.setdefault(name, member)
+    return found
 
 
 def _signature(name: str, thing: Any) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from subprocess import run
 from typing import Any
@@ -13,12 +14,13 @@ import onnx
 import pytest
 from onnx import helper
 
-from fuzz.checker import dossiers, draws, forgeries, judge, networks, oddities, runtime, steps, wire
+from fuzz.checker import dossiers, draws, forgeries, judge, networks, oddities, properties, runtime, steps, wire
 from fuzz.checker.campaign import CAMPAIGNS, Tally
 from fuzz.checker.makers import SELDOM, USUAL
 from fuzz.checker.sketch import Sketch
 from fuzz.hunting.draw import Draw, Undrawn
 from proofmap.proof import check as checker
+from tests.proof.making import npy
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "fuzz_checker.py"
 
@@ -46,6 +48,34 @@ def test_every_change_of_a_certificate_is_drawn() -> None:
     assert {change for seed in range(150) for change in forgeries.forged(seed)[1]} == {*forgeries.CHANGES}
 
 
+def test_every_change_of_a_property_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = properties.base(1)
+    monkeypatch.setattr(properties, "base", lambda _: one)  # others take longer to find
+    drawn = {change for seed in range(120) for change in properties.forged(seed)[1]}
+    assert drawn == {*properties.CHANGES} - {"point_changed"}
+
+
+def test_no_changed_property_is_accepted_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certificates that a property holds, and that one is violated."""
+    held = [properties.base(number) for number in (0, 1, 2)]
+    monkeypatch.setattr(properties, "base", lambda number: held[number % 3])
+    tally = tried("properties", range(24))
+    assert not tally.findings, "\n".join(map(str, tally.findings))
+    assert tally.counts["accepted"] > 0
+
+
+def test_an_answer_that_is_false_is_seen() -> None:
+    """A property that is violated does not hold, and one that holds is not violated at a point of its box."""
+    violated, held = properties.base(0), properties.base(1)
+    assert "a point of a box is in a case" in properties.lie(violated, holds=True)
+    assert not properties.lie(violated, holds=False)
+    assert not properties.lie(held, holds=True)
+    box = checker.PropertyFile.read(held.x).boxes[0]
+    point = np.array([float(low + high) / 2 for low, high in zip(box.lower, box.upper, strict=True)])
+    other = replace(held, members=[("point.npy", npy(point))])
+    assert "violates nothing" in properties.lie(other, holds=False)
+
+
 def test_what_the_fields_of_a_file_are_read_as_is_written_again() -> None:
     for seed in range(0, 60, 3):
         data = draws.drawn(seed).data
@@ -53,7 +83,7 @@ def test_what_the_fields_of_a_file_are_read_as_is_written_again() -> None:
 
 
 NETWORKS = range(len(networks.KINDS))
-WHOLE = {"files": 100_000, "networks": 10_000, "forgeries": 8_000, "dossiers": 2_000}
+WHOLE = {"files": 100_000, "networks": 10_000, "forgeries": 8_000, "dossiers": 2_000, "properties": 4_000}
 
 
 def test_no_file_is_read_wrongly() -> None:
@@ -82,7 +112,13 @@ def test_every_way_of_computing_is_close_to_the_exact_one() -> None:
                 assert found == pytest.approx(exact, rel=1e-3, abs=1e-3 * np.abs(exact).max())
 
 
-SLOW = {"files": range(300, 900), "networks": range(22, 33), "forgeries": range(150, 400), "dossiers": range(40)}
+SLOW = {
+    "files": range(300, 900),
+    "networks": range(22, 33),
+    "forgeries": range(150, 400),
+    "dossiers": range(40),
+    "properties": range(60, 100),
+}
 
 
 @pytest.mark.slow

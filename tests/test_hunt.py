@@ -159,11 +159,14 @@ def test_no_file_is_read_wrongly(tmp_path: Path) -> None:
 # --- deliberate errors are found ---
 
 
-def seen(op: str, folder: Path, words: str) -> bool:
-    """Return whether a finding with these words comes from a network or file with the operation in turn."""
+def seen(op: str, folder: Path, words: str, first: int = 0) -> bool:
+    """Return whether a finding with these words comes from a network or file with the operation in turn.
+
+    first: the first of four turns to try.
+    """
     torch_turn = op in networks.turns()
     turns = networks.turns() if torch_turn else files.turns()
-    places = [turns.index(op) + len(turns) * k for k in range(4)]
+    places = [turns.index(op) + len(turns) * k for k in range(first, 4)]
     seeds, only = (places, "bounds") if torch_turn else ([place // 4 for place in places], "onnx")
     found = (finding for seed in seeds for finding in hunt(seed, Tally(), folder, only))
     return any(words in f"{finding.kind}: {finding.what}" for finding in found)
@@ -188,7 +191,7 @@ def test_a_slightly_too_small_hidden_interval_is_found(tmp_path: Path, monkeypat
         return Interval(found.lower, found.upper - 1e-6)
 
     monkeypatch.setattr(Tanh, "interval", smaller)
-    assert seen("aten.tanh.default", tmp_path, "unsound: a hidden value")
+    assert seen("aten.tanh.default", tmp_path, "unsound: a hidden value", first=1)
 
 
 def test_a_lost_sign_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from .rows import Row
 from .summaries import markdown
 
 _SCORES = {"kept": 1.0, "confidence": -1.0}  # columns that are larger, or smaller, for other data
-_DRAWS = 10_000  # of the bootstrap
+_DRAWS = 10_000  # bootstrap samples
 SOURCES = ("mnist", "sklearn-digits", "photographs", "noise")
 
 

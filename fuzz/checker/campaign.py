@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
-from fuzz.checker import dossiers, draws, forgeries, judge, networks
+from fuzz.checker import dossiers, draws, forgeries, judge, networks, properties
 from fuzz.checker.trial import Finding, Trial
 
 CAMPAIGNS: dict[str, Callable[[int], Trial]] = {
@@ -17,6 +17,7 @@ CAMPAIGNS: dict[str, Callable[[int], Trial]] = {
     "networks": networks.judged,
     "forgeries": forgeries.judged,
     "dossiers": dossiers.judged,
+    "properties": properties.judged,
 }
 _ENDLESS = 60  # seconds that a seed may take
 

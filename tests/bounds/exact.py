@@ -52,3 +52,19 @@ def _range(weight: Array, bias: Array, low: Array, high: Array) -> tuple[Array, 
     """Return the smallest and the largest value of each weight x + bias on the box."""
     middle, reach = weight @ (low + high) / 2 + bias, np.abs(weight) @ (high - low) / 2
     return middle - reach, middle + reach
+
+
+def exact_depth(layers: list[tuple[Array, Array]], rows: Array, bias: Array, low: Array, high: Array) -> float:
+    """Return the largest value of min over r of -(rows_r · f(x) + bias_r) for low <= x <= high.
+
+    It is below 0 if no x of the box meets all rows rows_r · f(x) + bias_r <= 0.
+    """
+    best, (w, b) = -np.inf, layers[-1]
+    for weight, shift, above, limits in _patterns(layers[:-1], np.eye(len(low)), np.zeros(len(low)), low, high):
+        slopes, constants = rows @ w @ weight, rows @ (w @ shift + b) + bias
+        both = np.block([[slopes, np.ones((len(rows), 1))], [above, np.zeros((len(above), 1))]])
+        ends = [*zip(low, high, strict=True), (None, None)]
+        answer = linprog([0.0] * len(low) + [-1.0], A_ub=both, b_ub=np.concatenate([-constants, limits]), bounds=ends)
+        if answer.status == 0:
+            best = max(best, -float(answer.fun))
+    return best

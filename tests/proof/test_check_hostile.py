@@ -174,13 +174,13 @@ def test_suprema_over_a_ball_inside_a_domain_are_exact(norm: str, eps: str) -> N
 @pytest.mark.parametrize("norm", ["1", "2"])
 def test_suprema_of_extreme_radii_neither_overflow_nor_vanish(norm: str, size: float) -> None:
     """The squares of these radii are 0 or infinite in float64."""
-    ends = size * np.array([1.0, 0.25, 0.0])
+    ends = size * np.array([1.0, 1.0, 1.0, 0.25, 0.0])
     ball = {**BALL, "norm": norm, "eps": size.hex(), "domain": [-ends, ends]}
-    question = question_of(np.zeros(3, np.float32), 0, 2, ball)
-    a = 2.0**-100 * np.array([[1.0], [-2.0], [4.0]])
-    found = question.suprema(checker.Forms(np.arange(3), a))[0, 0] * 2.0**100 / size
-    value = 1.25 if norm == "1" else 0.5 + (15 / 16) ** 0.5  # the second variable reaches its end
-    assert value * (1 - 1e-12) <= found < 3
+    question = question_of(np.zeros(5, np.float32), 0, 2, ball)
+    a = 2.0**-100 * np.array([[1.0], [-1.0], [1.0], [-0.5], [4.0]])
+    found = question.suprema(checker.Forms(np.arange(5), a))[0, 0] * 2.0**100 / size
+    value = 1.0 if norm == "1" else 0.125 + (3 * 15 / 16) ** 0.5  # the fourth variable reaches its end
+    assert value * (1 - 1e-12) <= found < 3.2
 
 
 def orders(terms: Array, random: np.random.Generator) -> list[Array]:

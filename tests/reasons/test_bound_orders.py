@@ -14,6 +14,7 @@ from proofmap.reasons import stages, sufficient_set
 from proofmap.reasons.bound_orders import bound_costs, boundary_order
 from proofmap.reasons.deletion import GroupDeletion
 from proofmap.reasons.free_balls import FreeBalls
+from proofmap.reasons.leaf_tree import EASY_UNITS
 from proofmap.reasons.point_network import PointNetwork
 from proofmap.reasons.prover import ProofAnswer, SufficiencyProver
 from proofmap.reasons.unit_network import UnitNetwork
@@ -27,10 +28,10 @@ def inputs(seed: int, count: int = 1) -> torch.Tensor:
 
 
 def test_costs_of_an_affine_network_are_the_loads_of_its_largest_form() -> None:
-    model = nn.Sequential(nn.Linear(3, 2, bias=False), nn.ReLU(), nn.Linear(2, 2, bias=False)).eval()
-    with torch.no_grad():
-        model[0].weight.copy_(torch.tensor([[1.0, 0.5, 0.0], [0.0, 0.25, 0.0]]))
-        model[2].weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    layers = nn.Linear(3, 2, bias=False), nn.Linear(2, 2, bias=False)
+    layers[0].weight.data = torch.tensor([[1.0, 0.5, 0.0], [0.0, 0.25, 0.0]])
+    layers[1].weight.data = torch.eye(2)
+    model = nn.Sequential(layers[0], nn.ReLU(), layers[1]).eval()
     problem = problem_of(model, torch.tensor([[1.0, 1.0, 1.0]]), pm.Ball(0.5), rigorous=False)
     costs = bound_costs(problem)  # all units are active: the margin is -(δ0 + δ1 / 4)
     assert costs / costs[0] == pytest.approx([1.0, 0.25, 0.0])
@@ -88,18 +89,18 @@ def test_groups_after_the_tree_are_asked_for_too(seed: int) -> None:
     problem = problem_of(model, x, pm.Ball(0.4))
     units = problem.units(problem.enlarged)
     assert units is not None
-    assert len(units) > stages.EASY_UNITS
+    assert len(units) > EASY_UNITS
     found, _ = stages.delete_in_stages(problem, units, torch.arange(6), 1e-9, time.monotonic() + 20, -1.0)
     decided = {*found.free.nonzero().flatten().tolist(), *found.witnesses, *found.open}
     assert decided == set(range(6))
 
 
 class _SlowDeletion(GroupDeletion):
-    """A deletion whose proofs take a second each, and succeed up to `most` free groups."""
+    """A deletion whose proofs take some seconds each, and succeed up to 61 free groups."""
 
-    def __init__(self, balls: FreeBalls, most: int) -> None:
+    def __init__(self, balls: FreeBalls, seconds: float) -> None:
         super().__init__(balls, 0.0, 30.0, -1.0)
-        self.most, self.asked, self.now = most, list[int](), 0.0
+        self.seconds, self.asked, self.now = seconds, list[int](), 0.0
 
     def renew_pool(self, network: PointNetwork) -> None:
         pass
@@ -108,16 +109,22 @@ class _SlowDeletion(GroupDeletion):
         return groups
 
     def _refute_or_prove(self, prover: SufficiencyProver, more: Tensor) -> ProofAnswer:
-        self.now += 2.0
+        self.now += self.seconds
         self.asked.append(int(more.sum()))
-        return ProofAnswer(proven=self.asked[-1] <= self.most)
+        return ProofAnswer(proven=self.asked[-1] <= 61)
 
 
-def test_slow_questions_halve_the_groups_between_proven_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "asked"), [(0.0, [50, 100, 75, 62, 56, 61, 62]), (2.0, [50, 75, 62, 56, 59, 60, 61, 62])]
+)
+def test_questions_stay_below_what_was_asked_in_vain(
+    seconds: float, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quick proofs are followed by twice as many groups, slow ones by half as many."""
     ball = pm.Ball(0.1).at(torch.zeros(1, 100), torch.arange(100)[None])
-    found = _SlowDeletion(FreeBalls(ball), 61)
+    found = _SlowDeletion(FreeBalls(ball), seconds)
     monkeypatch.setattr(time, "monotonic", lambda: found.now)
     prover = Mock(first_overflow=lambda free, order: 0, bound=lambda free: -1.0, network=None)
     found.go_through(prover, torch.arange(100), 50)
-    assert found.asked[:8] == [50, 75, 62, 56, 59, 60, 61, 62]
+    assert found.asked[: len(asked)] == asked
     assert int(found.free.sum()) == 61

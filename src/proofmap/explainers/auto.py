@@ -9,8 +9,7 @@ import torch
 from proofmap.explainers.automatic.answer import Answer
 from proofmap.explainers.automatic.map_choice import map_within
 from proofmap.explainers.automatic.proof_choice import proof_until
-from proofmap.explainers.automatic.ranged_samples import one_input, several_inputs
-from proofmap.explainers.automatic.request import ExplainRequest
+from proofmap.explainers.automatic.request import ExplainRequest, one_input, several_inputs
 from proofmap.explainers.explainer import check_model
 from proofmap.graph import Network, as_graph
 from proofmap.graph.classes import logits_of, target_of

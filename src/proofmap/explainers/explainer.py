@@ -22,7 +22,7 @@ from torch import Tensor
 
 from proofmap.bounds import Method
 from proofmap.errors import InputError, OutsideDomainError
-from proofmap.explainers.attribution.captum_call import CaptumCall
+from proofmap.explainers.attribution.captum_call import CaptumCall, CaptumSettings
 from proofmap.explainers.batching import Measured, Task, ball_of_samples, concatenate
 from proofmap.explainers.explained_ball import default_ball_with_warning
 from proofmap.explainers.explanation import Explanation, Guarantee, spread
@@ -177,26 +177,25 @@ class Explainer(CaptumCall):
         return self._explain(x, target, self.groups, show=self.progress)
 
     def _attributions(
-        self,
-        inputs: Samples | tuple[Samples, ...],
-        target: Target | list[int],
-        feature_mask: Samples | tuple[Samples | None, ...] | None,
-        perturbations_per_eval: int | None,
-        show_progress: bool,
+        self, inputs: Samples | tuple[Samples, ...], target: Target | list[int], how: CaptumSettings
     ) -> Tensor | tuple[Tensor, ...]:
         if isinstance(inputs, tuple) and len(inputs) == 1:
-            return (self.attribute(inputs[0], target, feature_mask, perturbations_per_eval, show_progress),)
+            return (self.attribute(inputs[0], target, *how),)
         if target is None and self.signed:
             raise InputError(f"{type(self).__name__} needs a target, the class to move to")
-        if perturbations_per_eval is not None:
-            check_count("got perturbations_per_eval", perturbations_per_eval)
-        mask = feature_mask
+        if how.perturbations_per_eval is not None:
+            check_count("got perturbations_per_eval", how.perturbations_per_eval)
+        mask = how.feature_mask
         if not isinstance(inputs, tuple) and isinstance(mask, tuple):
-            mask = _only(mask, "feature masks")
+            if len(mask) != 1:
+                raise InputError(
+                    f"got {len(mask)} feature masks for one input, expected one tensor: give all inputs as a tuple"
+                )
+            (mask,) = mask
         groups = self.groups if mask is None else mask
         try:
             with torch.enable_grad():  # Captum disables gradients, but some explainers need them
-                explanation = self._explain(inputs, target, groups, show_progress, perturbations_per_eval)
+                explanation = self._explain(inputs, target, groups, how.show_progress, how.perturbations_per_eval)
         except OutsideDomainError as error:
             raise OutsideDomainError(
                 f"{error}; for noise, as of Captum's NoiseTunnel or sensitivity_max, wrap the explainer: "
@@ -279,6 +278,7 @@ class Explainer(CaptumCall):
         whole = concatenate(parts, groups_in_all)
         _LOG.info("%s explained %d samples in %.2f s", name, len(x), time.perf_counter() - started)
         smooth = isinstance(groups, grouping.Grid) and groups.smooth
+        of_output = {"output_shape": list(shape_of_outputs(model))} if isinstance(objective, Output) else {}
         return Explanation(
             x=x,
             scores=whole.scores,
@@ -295,7 +295,7 @@ class Explainer(CaptumCall):
             smooth=smooth,
             guarantee=self.guarantee,
             method=name,
-            settings=self._record(ball, graph, rigorous) | _recorded_shape(model, objective),
+            settings=self._record(ball, graph, rigorous) | of_output,
             seed=self.seed,
             versions=versions(),
             model_hash=hash_graph(model),
@@ -349,28 +349,13 @@ class Explainer(CaptumCall):
         return replace(ball, eps=radius)
 
 
-def _recorded_shape(graph: Graph, objective: object) -> dict[str, JSON]:
-    """Return the shape of the model's output, for the record of an explained output."""
-    return {"output_shape": list(shape_of_outputs(graph))} if isinstance(objective, Output) else {}
-
-
 def changed_settings(settings: Any, names: Iterable[str]) -> dict[str, str]:
     """Return the named fields of a dataclass that differ from their defaults, as short texts."""
     defaults = {one.name: one.default for one in fields(settings)}
     values = {name: getattr(settings, name) for name in names}
-    return {name: _short(value) for name, value in values.items() if not _is_default(value, defaults[name])}
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    return value is default or (not isinstance(value, Tensor) and type(value) is type(default) and value == default)
-
-
-def _short(value: Any) -> str:
-    """Return the repr of a setting, or the shape of a tensor."""
-    return f"tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r:.200}"
-
-
-def _only(tensors: tuple[Samples | None, ...], what: str) -> Samples | None:
-    if len(tensors) != 1:
-        raise InputError(f"got {len(tensors)} {what} for one input, expected one tensor: give all inputs as a tuple")
-    return tensors[0]
+    tensors = {name for name, value in values.items() if isinstance(value, Tensor)}
+    return {
+        name: f"tensor of shape {tuple(value.shape)}" if name in tensors else f"{value!r:.200}"
+        for name, value in values.items()
+        if name in tensors or type(value) is not type(defaults[name]) or value != defaults[name]
+    }

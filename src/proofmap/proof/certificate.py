@@ -91,15 +91,7 @@ class Certificate:
     @property
     def content(self) -> bytes:
         """The bytes of the file. Equal claims give equal bytes."""
-        members = {"claim.json": json.dumps(self.claim, sort_keys=True, indent=1).encode()}
-        members |= {name: packed(array) for name, array in sorted(self.arrays.items())}
-        stream = io.BytesIO()
-        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
-            for name, data in members.items():
-                entry = zipfile.ZipInfo(name)  # has the date 1980, so that bytes do not depend on the time
-                entry.compress_type = zipfile.ZIP_DEFLATED
-                file.writestr(entry, data, compresslevel=9)
-        return stream.getvalue()
+        return packed_members(self.claim, self.arrays)
 
     def save(self, path: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
         """Write digit.proof, the input digit.npy, and the exported network digit.onnx if there is no file of it.
@@ -178,6 +170,19 @@ class Certificate:
 
     def __repr__(self) -> str:
         return f"Certificate({self.summary()})"
+
+
+def packed_members(claim: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    """Return the bytes of a certificate: the claim, and arrays by their file names."""
+    members = {"claim.json": json.dumps(claim, sort_keys=True, indent=1).encode()}
+    members |= {name: packed(array) for name, array in sorted(arrays.items())}
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+        for name, data in members.items():
+            entry = zipfile.ZipInfo(name)  # has the date 1980, so that bytes do not depend on the time
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            file.writestr(entry, data, compresslevel=9)
+    return stream.getvalue()
 
 
 def packed(array: Array) -> bytes:

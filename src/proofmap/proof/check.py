@@ -2,11 +2,12 @@
 
 A certificate claims, for an input x, a ball B and its members B_u (group u frozen), that max_c' f_c' - f_c <= t at
 every x + δ: for the network f over the reals and as float32 runs it, and for the reals alone. It may claim the same of
-other forms of the outputs, such as one output alone, or of the inputs that move some groups alone. Every number is
-derived anew from the model's file. A claim is accepted where the derived number is no larger. docs/certificate.md says
-why that is sound. Nothing rounds unseen: sums of terms of both signs have so few bits that every partial sum is exact,
-in any order; sums of non-negative terms, and the few additions left, are rounded up. In arrays, the entries of a node
-are rows; points and forms are columns.
+other forms of the outputs, such as one output alone, or of the inputs that move some groups alone. Or it claims that
+the property of a VNN-LIB file holds, or is violated at a point: python check.py p.proof net.onnx p.vnnlib. Every number
+is derived anew from the model's file. A claim is accepted where the derived number is no larger. docs/certificate.md
+says why that is sound. Nothing rounds unseen: sums of terms of both signs have so few bits that every partial sum is
+exact, in any order; sums of non-negative terms, and the few additions left, are rounded up. In arrays, the entries of a
+node are rows; points, boxes and forms are columns.
 
 The parts of this file, each under a line of its own:
 
@@ -21,9 +22,10 @@ The parts of this file, each under a line of its own:
 9. The certificate: a claim is read, derived again and compared.
 10. The dossier: its tables and pages are written again and compared.
 11. The words of the verdict that all kinds share.
-12. The command.
+12. The property: a VNN-LIB file is read, and its unsafe outputs are excluded on boxes of inputs.
+13. The command.
 
-A claim is true if the parts 1, 2, 6, 7, 8 and 9 are right, and if 3, 4 and 5 read the file as every runtime does.
+A claim is true if the parts 1, 2, 6, 7, 8, 9 and 12 are right, and if 3, 4 and 5 read the file as every runtime does.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from __future__ import annotations
 import base64
 import csv
 import decimal
+import gzip
 import hashlib
 import html
 import io
@@ -2188,10 +2191,11 @@ class Prover(SimpleNamespace):
         """Upper ends of the forms of some rows: (rows, 2, 1 + G)."""
         last = self.nodes[-1]
         forms = self.question.statement.forms(rows, last)
-        ends = self.largest(last.number, forms, leaf)
+        ends: Array = self.largest(last.number, forms, leaf)
         if last.op == "curve" and ((forms.a != 0).sum(0) == 1).all():
             ends = np.minimum(ends, self.largest_of_curve(last, forms, leaf))
-        return ends.transpose(2, 0, 1)
+        of_rows: Array = ends.transpose(2, 0, 1)
+        return of_rows
 
     def largest_of_curve(self, node: Value, forms: Forms, leaf: Leaf | None) -> Array:
         """Upper ends of forms a σ(z_i) of one entry of a curve each. A curve rises: σ is largest where z is."""
@@ -2505,10 +2509,19 @@ def read_claim(certificate: Any, model: Any, given: Any) -> Claim:
         return Claim.read(certificate, model, given).prove()
 
 
+def read_certificate(certificate: Any, model: Any, given: Any) -> Claim | PropertyClaim:
+    """The same for certificates of all kinds: one of a property says so."""
+    with _sentence():
+        members = read_members(certificate)
+        claim = json.loads(members.pop("claim.json"), object_pairs_hook=_unique)
+        if "property" in claim:
+            return PropertyClaim.read(members, claim, model, given).prove()
+    return read_claim(certificate, model, given)
+
+
 def check(certificate: Any, model: Any, given: Any) -> str:
     """Prove every claim of a certificate anew, for this model and input; raise Rejected at the first that fails."""
-    claim = read_claim(certificate, model, given)
-    return "\n".join([claim.statement.verdict(claim), *details(claim)])
+    return "\n".join(words(read_certificate(certificate, model, given)))
 
 
 # Part 10. The dossier. Every member that a person reads is written again from the certificates, and compared byte for
@@ -2909,14 +2922,27 @@ def around(claim: Claim, which: str) -> tuple[str, str]:
     return near, f"{limits}, with each value inside its stated limits"
 
 
+def exported_from(file: dict[str, Any]) -> Iterator[str]:
+    """A line about the original of an exported network."""
+    original = file.get("exported_from")
+    if original is not None:
+        source = {"file": "an ONNX file with the SHA-256", "model": "a model with the hash"}[original["kind"]]
+        yield f"that file was exported from {source} {original['sha256']}: nothing is proven about the original"
+
+
+def words(claim: Claim | PropertyClaim) -> Iterator[str]:
+    """The verdict, and the lines after it."""
+    if isinstance(claim, PropertyClaim):
+        yield from (claim.verdict(), *claim.facts())
+    else:
+        yield from (claim.statement.verdict(claim), *details(claim))
+
+
 def details(claim: Claim) -> Iterator[str]:
     """The lines after the first: hashes, what stands before the network, the ranking, the balls."""
     yield f"model: SHA-256 {claim.file['sha256']}"
     yield f"input: SHA-256 {claim.input} (float32 values, C order)"
-    original = claim.file.get("exported_from")
-    if original is not None:
-        source = {"file": "an ONNX file with the SHA-256", "model": "a model with the hash"}[original["kind"]]
-        yield f"that file was exported from {source} {original['sha256']}: nothing is proven about the original"
+    yield from exported_from(claim.file)
     prepare = claim.file["prepare"]
     preparation = json.dumps(prepare, sort_keys=True) if prepare else "nothing, it gets the input as it is"
     yield f"before the network: {preparation}"
@@ -2962,7 +2988,449 @@ def pairs(most: Array, least: Array) -> Array:
     return found
 
 
-# Part 12. The command.
+# Part 12. The property. A VNN-LIB file describes counterexamples: inputs in one of its boxes, with outputs in a case of
+# the box. The file itself is the statement: a certificate has no copy of it, so none can differ from it.
+
+WORD = re.compile(r";[^\n]*|[()]|[^\s();]+")
+NUMERAL = re.compile(r"[-+]?(\d{1,60}\.?\d{0,80}|\.\d{1,80})([eE][-+]?\d{1,3})?")
+VARIABLE = re.compile(r"[XY]_(0|[1-9]\d{0,7})")
+CASES = 2**17  # limit: unsafe cases of a property, and parts of a proof
+
+
+class UnsafeRow(NamedTuple):
+    """One condition of an unsafe case: Σ coefficients[k] y_k + constant <= 0.
+
+    Where a file has < 0, this is another statement, but all that is proven is true of both: a case that is excluded
+    does not even reach 0, and at a point that meets it, every row is proven to be below 0.
+    """
+
+    coefficients: dict[int, Fraction]
+    constant: Fraction
+
+
+class InputEnd(NamedTuple):
+    """One condition of a box: the input of this number is at most this value, or at least."""
+
+    number: int
+    value: Fraction
+    upper: bool
+
+
+class InputBox(NamedTuple):
+    """All inputs between two corners, and the unsafe cases of the outputs there. All rows of a case hold in it."""
+
+    lower: list[Fraction]
+    upper: list[Fraction]
+    cases: list[list[UnsafeRow]]
+
+    @property
+    def ends(self) -> Ends:
+        """The corners (n,), rounded outward to float32: every point of the box has its nearest float32 point here."""
+        low, high = np.array([*map(float32_below, self.lower)]), [float32_below(-end) for end in self.upper]
+        return low, -np.array(high)
+
+
+def float32_below(value: Fraction) -> float:
+    """The largest float32 number that is not above a value."""
+    require(abs(value) <= LARGEST, "a limit of an input is too large")
+    near = np.float32(float(value))
+    return float(near if Fraction(float(near)) <= value else np.nextafter(near, np.float32(-np.inf)))
+
+
+class PropertyFile(NamedTuple):
+    """A property in VNN-LIB 1.0: no input of a box has outputs in one of its unsafe cases."""
+
+    inputs: int
+    outputs: int
+    boxes: list[InputBox]
+    sha256: str
+
+    @classmethod
+    @_sentence("the property: ")
+    def read(cls, source: Any) -> PropertyFile:
+        """Read a file, plain or packed by gzip. What is not in the grammar of this part is refused."""
+        data = _content(source)
+        if data[:2] == b"\x1f\x8b":
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+                data = _content(file.read(LIMIT + 1))
+        text, names, common, cases = data.decode("ascii").replace("\r\n", "\n"), set[str](), list[Any](), [list[Any]()]
+        require(re.fullmatch(r"[\t\n -~]*", text), "it has control characters")  # a comment may end there, or not
+        for command in expressions_of(text):
+            if isinstance(command, list) and command[:1] == ["assert"] and len(command) == 2:
+                found = cases_of(command[1], names)
+                if len(found) == 1:
+                    common += found[0]
+                else:
+                    cases = joined_cases(cases, found)
+                continue
+            good = isinstance(command, list) and len(command) == 3 and isinstance(command[1], str)
+            good = good and command[::2] == ["declare-const", "Real"]
+            good = good and VARIABLE.fullmatch(command[1]) is not None
+            require(good, f"it has {command!r:.60}, expected declare-const of X_0, Y_0, ... as Real, or assert")
+            require(command[1] not in names, f"it declares {command[1]} twice")
+            names.add(command[1])
+        inputs, outputs = (sum(name[0] == letter for name in names) for letter in "XY")
+        every = {f"{letter}_{k}" for letter, count in (("X", inputs), ("Y", outputs)) for k in range(count)}
+        require(names == every and inputs and outputs, "its variables have other names than X_0, X_1, ... and Y_0, ...")
+        boxes = boxes_of(inputs, common, cases)
+        require(boxes, "every box of it is empty")
+        return cls(inputs, outputs, boxes, hash_of(data))
+
+
+def expressions_of(text: str) -> list[Any]:
+    """The words of a text, in lists as parentheses have them."""
+    stack = [list[Any]()]
+    for word in WORD.findall(text):
+        if word == "(":
+            require(len(stack) <= 32, "it has too many parentheses inside each other")
+            stack.append([])
+        elif word == ")":
+            require(len(stack) > 1, "it closes a parenthesis that is not open")
+            done = stack.pop()
+            stack[-1].append(done)
+        elif word[0] != ";":
+            stack[-1].append(word)
+    require(len(stack) == 1, "it ends inside parentheses")
+    return stack[0]
+
+
+def joined_cases(some: list[list[Any]], others: list[list[Any]]) -> list[list[Any]]:
+    """Each case of one list and each of the other together."""
+    require(len(some) * len(others) <= CASES, "it has too many cases")
+    return [one + other for one in some for other in others]
+
+
+def cases_of(expression: Any, names: set[str]) -> list[list[Any]]:
+    """The cases of an assertion: each is a list of conditions that hold together, and one of the cases holds."""
+    require(isinstance(expression, list) and len(expression) > 1, f"it asserts {expression!r:.60}")
+    kind, *parts = expression
+    if kind not in ("and", "or"):
+        return [[condition_of(expression, names)]]
+    each = [cases_of(part, names) for part in parts]
+    if kind == "and":
+        return reduce(joined_cases, each)
+    found = [case for some in each for case in some]
+    require(len(found) <= CASES, "it has too many cases")
+    return found
+
+
+def condition_of(expression: list[Any], names: set[str]) -> UnsafeRow | InputEnd:
+    """A comparison of two terms: a row of the outputs, or an end of one input."""
+    good = len(expression) == 3 and expression[0] in ("<=", "<", ">=", ">")
+    require(good, f"it has {expression!r:.60}, expected and, or, <=, <, >= or > of two terms")
+    low, high = (terms_of(term, names) for term in expression[1:][:: 1 if expression[0][0] == "<" else -1])
+    form = {name: low.get(name, Fraction(0)) - high.get(name, Fraction(0)) for name in {**low, **high}}
+    constant, strict = form.pop("", Fraction(0)), len(expression[0]) == 1
+    form = {name: factor for name, factor in form.items() if factor}
+    require(form, f"it has {expression!r:.60}, which compares no variable")
+    if not any(name[0] == "X" for name in form):
+        return UnsafeRow({int(name[2:]): factor for name, factor in form.items()}, constant)
+    require(len(form) == 1 and not strict, f"it has {expression!r:.60}, expected an input between two numbers")
+    ((name, factor),) = form.items()
+    return InputEnd(int(name[2:]), -constant / factor, factor > 0)
+
+
+def terms_of(term: Any, names: set[str]) -> dict[str, Fraction]:
+    """A term as factors of variables, and of "" for the constant."""
+    if isinstance(term, str):
+        require(term in names or NUMERAL.fullmatch(term), f"it has {term!r:.40}, no number and no declared variable")
+        return {term: Fraction(1)} if term in names else {"": Fraction(decimal.Decimal(term))}
+    require(len(term) > 1 and term[0] in ("+", "-", "*"), f"it has {term!r:.60}, expected a sum, or a product")
+    first, *others = [terms_of(part, names) for part in term[1:]]
+    for other in others:
+        if term[0] == "*":
+            require({*first} <= {""} or {*other} <= {""}, f"it has {term!r:.60}, a product of variables")
+            factor, form = (first, other) if {*first} <= {""} else (other, first)
+            first = {name: factor[""] * value for name, value in form.items()}
+        else:
+            sign = 1 if term[0] == "+" else -1
+            zero = Fraction(0)
+            first = {name: first.get(name, zero) + sign * other.get(name, zero) for name in {**first, **other}}
+    return first if others or term[0] != "-" else {name: -value for name, value in first.items()}
+
+
+def boxes_of(inputs: int, common: list[Any], cases: list[list[Any]]) -> list[InputBox]:
+    """The boxes that are not empty, each with the cases that have the same ends of inputs."""
+    alike = dict[Any, list[list[UnsafeRow]]]()
+    shared = [one for one in common if isinstance(one, UnsafeRow)]
+    for case in cases:
+        rows = shared + [one for one in case if isinstance(one, UnsafeRow)]
+        require(rows, "a case of it states nothing about the outputs")
+        alike.setdefault(tuple(one for one in case if isinstance(one, InputEnd)), []).append(rows)
+    boxes = []
+    for ends, rows_of_cases in alike.items():
+        sides = [dict[int, Fraction](), dict[int, Fraction]()]
+        for end in (*(one for one in common if isinstance(one, InputEnd)), *ends):
+            side, tighter = sides[end.upper], min if end.upper else max
+            side[end.number] = tighter(end.value, side.get(end.number, end.value))
+        require(all(len(side) == inputs for side in sides), "an input has no limit on one side")
+        lower, upper = ([side[k] for k in range(inputs)] for side in sides)
+        if all(low <= high for low, high in zip(lower, upper, strict=True)):
+            boxes.append(InputBox(lower, upper, rows_of_cases))
+    return boxes
+
+
+class Boxes(Prover):
+    """Bounds of every node on boxes of inputs instead of a ball: column p of all ends is about the box p."""
+
+    def __init__(self, network: Network, lower: Array, upper: Array, reals: bool = False) -> None:
+        SimpleNamespace.__init__(self, nodes=network.nodes, units=network.units, whole=True, reals=int(reals))
+        self.few = self.forms_at_once(network) if len(lower[0]) > 1 else ENTRIES // max(x.count for x in network.nodes)
+        self.radius = [np.zeros((2, len(lower), 1))]
+        self.at = (lower + upper) / 2  # rounding keeps it between both
+        self.lower, self.upper = [lower], [upper]
+        self.question: Any = self  # it has no members: `suprema` is all that bounds need
+
+    @staticmethod
+    def forms_at_once(network: Network) -> int:
+        """The number of forms that are bounded at once, each with ends of its own of every node."""
+        return max(1, int(ENTRIES // 8 // sum(node.count for node in network.nodes)))
+
+    def suprema(self, forms: Forms) -> Array:
+        """The largest <A, δ> for A (s, R) over the boxes around their middles, rounded up: (1, R)."""
+        middle = self.at[forms.at]
+        low, high = -rounded_up(middle - self.lower[0][forms.at]), rounded_up(self.upper[0][forms.at] - middle)
+        return sum_rounded_up(np.maximum(forms.a * low, forms.a * high).sum(0))[None]
+
+    def columns(self, some: Array) -> Boxes:
+        """The same for some of the boxes, or several times for one of them."""
+        if len(self.at[0]) == 1:
+            return self  # one column fits any number of forms
+        found = self.__new__(type(self))
+        vars(found).update(vars(self))
+        found.at, found.question = self.at[:, some], found
+        found.lower, found.upper = ([end[:, some] for end in ends] for ends in (self.lower, self.upper))
+        found.radius = [radii if radii.shape[2] == 1 else radii[:, :, some] for radii in self.radius]
+        return found
+
+    def bound(self, stored: Array | None = None) -> Boxes:
+        """Bound all nodes. The intervals of units are those that are stored (2, units) for one box, or derived."""
+        for node in self.nodes[1:]:
+            if node.op in ("relu", "curve") and stored is not None:
+                self.settle(node.inputs[0], stored[:, node.first : node.first + node.count])
+            elif node.op in ("relu", "curve"):
+                self.tighten(node.inputs[0], node.op == "curve")
+            self.append()
+        return self
+
+    def tighten(self, number: int, every: bool) -> None:
+        """Bound entries of a node by the rule of inference: those of open sign, or every one that varies."""
+        low, high, shape = self.lower[number].copy(), self.upper[number].copy(), self.nodes[number].shape
+        entries = np.flatnonzero((low < high if every else (low < 0) & (high > 0)).any(1))
+        place, columns = entries % (math.prod(shape[-2:]) if len(shape) > 2 else 1), low.shape[1]
+        for some in (entries[place == at] for at in np.unique(place)):
+            size = max(1, self.few // (2 * columns))
+            for few in (some[start : start + size] for start in range(0, len(some), size)):
+                entry, sign = np.repeat(few, 2 * columns), np.tile(np.repeat([1.0, -1.0], columns), len(few))
+                prover = self.columns(np.tile(np.arange(columns), 2 * len(few)))
+                ends = prover.largest(number, Forms(few, (few[:, None] == entry) * sign))[self.reals, 0]
+                ends = ends.reshape(len(few), 2, columns)
+                high[few], low[few] = np.minimum(high[few], ends[:, 0]), np.maximum(low[few], -ends[:, 1])
+        self.lower[number], self.upper[number] = low, high
+
+    def upper_ends(self, columns: Array, some: list[CombinedRows], leaf: Leaf | None = None) -> Array:
+        """Upper ends (2, R) of combined rows on the boxes of these columns (R,): float32 and the reals, the reals."""
+        a, lost = (np.stack([one[k] for one in some], 1) for k in (0, 1))
+        at, prover = np.flatnonzero(a.any(1)), self.columns(columns)
+        reach = np.maximum(-prover.lower[-1], prover.upper[-1])
+        ends = prover.largest(self.nodes[-1].number, Forms(at, a[at]), leaf)[:, 0]
+        return total(ends, sum_rounded_up((lost * reach).sum(0)), np.array([one.constant for one in some]))
+
+
+class CombinedRows(NamedTuple):
+    """A linear form of the outputs: at most a y + constant + Σ lost_k |y_k|. The coefficients a have few bits."""
+
+    a: Array
+    lost: Array
+    constant: float
+
+    @classmethod
+    def of(cls, case: list[UnsafeRow], factors: list[int], outputs: int) -> CombinedRows:
+        """The sum of the rows of a case times whole numbers."""
+        exact, constant = [Fraction(0)] * outputs, Fraction(0)
+        for row, factor in zip(case, factors, strict=True):
+            constant += factor * row.constant
+            for k, value in row.coefficients.items():
+                exact[k] += factor * value
+        near = np.array([*map(float, exact)])
+        step = _grid(near, BITS)
+        near = np.rint(near / step) * step
+        lost = [float(abs(value - Fraction(a))) for value, a in zip(exact, near.tolist(), strict=True)]
+        return cls(near, rounded_up(np.array(lost)), float(rounded_up(np.array(float(constant)))))
+
+
+def read_halvings(tree: Array, boxes: list[Ends]) -> tuple[list[int], Array, Array]:
+    """The box and both corners (n, P) of each part. Trees stand one after the other, one for each box.
+
+    -1 is a part. The number of an input comes before the trees of its lower half and its upper half. Both halves have
+    the middle, so the parts of a tree cover its box.
+    """
+    found, at = list[tuple[int, Array, Array]](), 0
+    require(tree.ndim == 1 and tree.dtype.kind in "iu" and len(tree) <= 2 * CASES, "its parts are no list of numbers")
+    for number, box in enumerate(boxes):
+        waiting = [box]
+        while waiting:
+            require(at < len(tree), "a half of a box is not there")
+            (low, high), axis, at = waiting.pop(), int(tree[at]), at + 1
+            require(-1 <= axis < len(low), "it halves an input that is not there")
+            if axis < 0:
+                found.append((number, low, high))
+                continue
+            below, above = high.copy(), low.copy()
+            below[axis] = above[axis] = (low[axis] + high[axis]) / 2
+            waiting += [(above, high), (low, below)]
+    require(at == len(tree), "it has parts of boxes that are not there")
+    numbers, lower, upper = zip(*found, strict=True)
+    return [*numbers], np.stack(lower, 1), np.stack(upper, 1)
+
+
+class PropertyClaim(SimpleNamespace):
+    """What a certificate claims about a network and a property: that it holds, or that a point violates it."""
+
+    @classmethod
+    def read(cls, members: dict[str, bytes], claim: dict[str, Any], model: Any, given: Any) -> PropertyClaim:
+        """The claim of the members of a certificate about this model and this property."""
+        file, about, verdict, case, *_ = _fields(claim, "model property verdict case format made_with version")
+        known = claim["format"] == "proofmap-certificate" and claim["version"] == 6
+        require(known, "a certificate of a property has another format version, this checker reads 6")
+        weights, statement = _content(model), PropertyFile.read(given)
+        (sha256,) = _fields(about, "sha256")
+        other = f"the certificate is about another property, of SHA-256 {sha256:.64}; this one has {statement.sha256}"
+        require(sha256 == statement.sha256, other)
+        require(_same_model(weights, file, 4) is None, "a property is about the inputs of the file alone")
+        network = read_network(weights, (statement.inputs,))
+        last, fits = network.nodes[-1], network.nodes[-1].count == statement.outputs
+        require(network.decision_margin == 0, "a Softmax at the end is taken off, so its outputs have no bounds")
+        require(fits, f"the network has {last.count} outputs, and the property {statement.outputs}")
+        require(verdict in ("holds", "violated"), "it neither proves nor refutes the property")
+        require(all(name.endswith(".npy") for name in members), "a member has a name that does not end in .npy")
+        arrays = {name.removesuffix(".npy"): read_array(data) for name, data in members.items()}
+        return cls(
+            network=network, statement=statement, file=file, holds=verdict == "holds", case=case, arrays=arrays, parts=0
+        )
+
+    def prove(self) -> PropertyClaim:
+        """Derive all again; raise Rejected where the claim does not follow over the reals."""
+        self.both: bool = self.prove_holds() if self.holds else self.prove_violated()
+        require(not self.arrays, f"the certificate has members that nothing names: {sorted(self.arrays)[:3]}")
+        return self
+
+    def prove_holds(self) -> bool:
+        """Exclude every case on every part; whether this is proven in float32 too.
+
+        A case is excluded if the sum of its rows times whole numbers, none of them negative, is above 0 on the part. At
+        a point of the case, no row is above 0.
+        """
+        boxes = self.statement.boxes
+        require(self.case is None, "it names a case of a property that holds")
+        ends = [(low, high) for low, high in (box.ends for box in boxes)]
+        numbers, lower, upper = read_halvings(self.arrays.pop("halvings"), ends)
+        split = [p for p in range(len(numbers)) if f"{p}-intervals" in self.arrays]
+        found = [self.split_ends(p, boxes[numbers[p]].cases, lower[:, [p]], upper[:, [p]]) for p in split]
+        whole = sorted({*range(len(numbers))} - {*split})
+        some = [(p, case) for p in whole for case in boxes[numbers[p]].cases]
+        rows = self.combined([case for _, case in some], self.arrays.pop("weights"))
+        few, start = Boxes.forms_at_once(self.network), 0
+        for parts in (whole[i : i + few] for i in range(0, len(whole), few)):
+            prover = Boxes(self.network, lower[:, parts], upper[:, parts]).bound()
+            columns = np.array([k for k, p in enumerate(parts) for _ in boxes[numbers[p]].cases])
+            mine, start = rows[start : start + len(columns)], start + len(columns)
+            starts = range(0, len(columns), few)
+            found += [prover.upper_ends(columns[i : i + few], mine[i : i + few]) for i in starts]
+        self.parts = len(whole) + sum(ends.shape[1] for ends in found[: len(split)])
+        most = np.concatenate(found, 1)
+        missing = int((~(most[1] < 0)).sum())
+        require(not missing, f"the property is not proven: {missing} cases of parts are not excluded")
+        return bool((most[0] < 0).all())
+
+    def split_ends(self, part: int, cases: list[list[UnsafeRow]], lower: Array, upper: Array) -> Array:
+        """Upper ends (2, leaves) of a part that is divided by the signs of units: one tree for each case."""
+        names = ("intervals", "tree", "slopes", "multipliers", "weights")
+        stored, tree, slopes, multipliers, weights = (self.arrays.pop(f"{part}-{name}") for name in names)
+        require(stored.shape == (2, self.network.units), "the intervals do not fit the model")
+        prover = Boxes(self.network, lower, upper).bound(stored)
+        kinks = [x.op == "relu" for x in prover.nodes if x.op in ("relu", "curve") for _ in range(x.count)]
+        units = np.flatnonzero((stored[0] < 0) & (stored[1] > 0) & np.array(kinks, bool))
+        trees, sides = read_trees(tree, len(units), len(cases))
+        fits = slopes.shape == multipliers.shape == (len(trees), len(units))
+        require(fits, "not every leaf has a slope and a multiplier for every open unit")
+        rows, found = self.combined([cases[k] for k in trees], weights), list[Array]()
+        for i in range(0, len(rows), prover.few):
+            some = slice(i, i + prover.few)
+            leaf = Leaf(units, slopes[some], multipliers[some], sides[some])
+            found.append(prover.upper_ends(np.zeros(len(rows[some]), int), rows[some], leaf))
+        return np.concatenate(found, 1)
+
+    def combined(self, cases: list[list[UnsafeRow]], weights: Array) -> list[CombinedRows]:
+        """Minus the sums of the rows of cases times weights, one line of whole numbers for each case."""
+        require(weights.dtype.kind == "u" and weights.ndim == 2, "the weights of rows are no numbers without a sign")
+        require(len(weights) == len(cases), "not every case of every part has weights")
+        known, found = dict[Any, CombinedRows](), list[CombinedRows]()
+        for case, line in zip(cases, weights.tolist(), strict=True):
+            require(any(line) and not any(line[len(case) :]), "a case has no weight above 0, or weights of no row")
+            factors = [-weight for weight in line[: len(case)]]
+            key = (id(case), *factors)
+            if key not in known:
+                known[key] = CombinedRows.of(case, factors, self.statement.outputs)
+            found.append(known[key])
+        return found
+
+    def prove_violated(self) -> bool:
+        """Bound the rows of the case at the point: it meets them over the reals; whether in float32 too."""
+        good = isinstance(self.case, list) and len(self.case) == 2 and all(type(k) is int for k in self.case)
+        boxes = self.statement.boxes
+        good = good and 0 <= self.case[0] < len(boxes) and 0 <= self.case[1] < len(boxes[self.case[0]].cases)
+        require(good, "it names no case of the property")
+        box, point = boxes[self.case[0]], self.arrays.pop("point")
+        good = point.shape == (self.statement.inputs,) and point.dtype == np.float64 and np.isfinite(point).all()
+        require(good, "the point is no list of finite float64 numbers, one for each input")
+        given, exact = point.tolist(), list[Fraction]()
+        for at, low, high in zip(given, box.lower, box.upper, strict=True):
+            only = low == high and float(low) == at  # float64 may have no number between equal limits
+            exact.append(low if only else Fraction(at))
+            require(low <= exact[-1] <= high, "the point is not in its box")
+        low, high = InputBox(exact, exact, []).ends  # all float32 points next to the point, or the point itself
+        case = box.cases[self.case[1]]
+        kinds = []
+        for reals in (True, False):
+            prover = Boxes(self.network, low[:, None], high[:, None], reals).bound()
+            rows = [CombinedRows.of([row], [1], self.statement.outputs) for row in case]
+            ends = prover.upper_ends(np.zeros(len(rows), int), rows)[int(reals)]
+            kinds.append(bool((ends < 0).all()))
+        require(kinds[0], "the point is not shown to meet its case over the reals")
+        return kinds[1]
+
+    def verdict(self) -> str:
+        """Word what the proven claim says about the property."""
+        boxes, cases = self.statement.boxes, sum(len(box.cases) for box in self.statement.boxes)
+        where = "Proven" if self.both else "Proven over the reals only, NOT in float32"
+        after = f" {BOTH}" if self.both else ""
+        if self.holds:
+            inputs = "its box" if len(boxes) == 1 else f"its {len(boxes)} boxes"
+            outputs = "its unsafe case" if cases == 1 else f"one of its {cases} unsafe cases"
+            return f"{where}: the property holds: no input of {inputs} has outputs in {outputs}.{after}"
+        b, c = self.case
+        point = (
+            f"the point of the certificate lies in box {b + 1}, and its outputs are in unsafe case {c + 1} of this box"
+        )
+        return f"{where}: the property is VIOLATED: {point}.{after}"
+
+    def decided(self, _: int) -> bool:
+        """Whether the property is proven to hold in both arithmetics."""
+        return self.holds and self.both
+
+    def facts(self) -> Iterator[str]:
+        """The lines after the first."""
+        stated = self.statement
+        yield f"model: SHA-256 {self.file['sha256']}"
+        yield f"property: SHA-256 {stated.sha256} (of its text); inputs {stated.inputs}, outputs {stated.outputs}"
+        yield from exported_from(self.file)
+        yield "inputs: every point of the boxes, over the reals; in float32, every float32 point next to one"
+        if self.holds:
+            yield f"parts of the boxes in the proof: {self.parts}"
+
+
+# Part 13. The command.
 
 
 def say(text: str) -> None:
@@ -2975,12 +3443,14 @@ def say(text: str) -> None:
 
 
 USAGE = """usage: {program} CERTIFICATE MODEL INPUT.npy
+       {program} CERTIFICATE MODEL PROPERTY.vnnlib
        {program} DOSSIER
 
 Prove every number of a certificate again, or of all certificates of a dossier (a zip, or the folder that it was
 unpacked to). The first line, or for a dossier the last, is the verdict.
 Exit status: 0 all claims hold and the decision or other statement is proven (for a dossier: at least one decision); 1
-something does not hold ("rejected: ..."), or the claims hold and decide nothing ("NOT proven: ..."); 2 wrong usage."""
+something does not hold ("rejected: ..."), or the claims hold and decide nothing ("NOT proven: ..."), or a property is
+proven to be violated; 2 wrong usage."""
 
 
 def unreadable(path: str) -> str:
@@ -3021,8 +3491,8 @@ def main(arguments: list[str], program: str = "python check.py") -> int:
             verdict, proven = check_dossier(*arguments)
             say(verdict)
             return 0 if proven else 1
-        claim = read_claim(*arguments)
-        for line in (claim.statement.verdict(claim), *details(claim)):
+        claim = read_certificate(*arguments)
+        for line in words(claim):
             say(line)
         return 0 if claim.decided(0) else 1
     except Rejected as reason:

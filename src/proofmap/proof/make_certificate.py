@@ -328,21 +328,10 @@ def _trees(
         stored = stored[:, : stored.shape[1] - graph[graph.output].size]
         reached = _logit(reached)
         growth = replace(growth, enough=None if growth.enough is None else float(_logit(np.array(growth.enough))))
-    bends = [node for node in graph.nodes if node.op in ("relu", "leaky_relu", "larger")]
-    sizes = [node.size for node in bends]
-    if sum(sizes) != stored.shape[1] or any(node.op == "max_pool" for node in graph.nodes):
-        raise InputError(
-            "got a network with max pools, or whose file orders its ReLUs otherwise, expected one of layers and ReLUs "
-            "for a certificate with trees: take leaves=0"
-        )
-    if not bends:
+    found = stored_kinks(graph, stored)
+    if found is None:
         return {}  # an affine network: the first bounds are exact, and there is nothing to split
-    known = {}
-    for node, ends in zip(bends, np.split(stored.astype(np.float64), np.cumsum(sizes)[:-1], axis=1), strict=True):
-        value = graph[node.inputs[0]]
-        known[value.name] = Interval(*(torch.from_numpy(end.copy()).view(1, *value.shape) for end in ends))
-        for name in node.inputs[1:]:  # max(a, b) has its kink at b - a = 0, for any a and b
-            known[name] = Interval(*(torch.full((1, *value.shape), end, dtype=torch.float64) for end in (-inf, inf)))
+    known, opened = found
     scale = 1
     if isinstance(statement, check.Decision):
         rows = torch.zeros(len(statement.rows), graph.classes, dtype=torch.float64)
@@ -353,11 +342,33 @@ def _trees(
     with full_precision(family.x.device), torch.no_grad():
         units = build_units(graph, known, family, rows)
         assert units is not None
-        numbers = np.flatnonzero((stored[0] < 0) & (stored[1] > 0))
-        opened = Opened(np.repeat([leak(node) for node in bends], sizes)[numbers])
         return grow(
             units, subject.balls(family), torch.from_numpy(reached * scale), statement.rows, opened, growth.times(scale)
         )
+
+
+def stored_kinks(graph: Graph, stored: Array) -> tuple[dict[str, Interval], Opened] | None:
+    """Return the stored intervals (2, units) by the inputs of the graph's kinks, and its open units.
+
+    None for a graph without kinks. Raises InputError if the file orders its ReLUs otherwise.
+    """
+    bends = [node for node in graph.nodes if node.op in ("relu", "leaky_relu", "larger")]
+    sizes = [node.size for node in bends]
+    if sum(sizes) != stored.shape[1] or any(node.op == "max_pool" for node in graph.nodes):
+        raise InputError(
+            "got a network with max pools, or whose file orders its ReLUs otherwise, expected one of layers and ReLUs "
+            "for a certificate with trees: take leaves=0"
+        )
+    if not bends:
+        return None
+    known = {}
+    for node, ends in zip(bends, np.split(stored.astype(np.float64), np.cumsum(sizes)[:-1], axis=1), strict=True):
+        value = graph[node.inputs[0]]
+        known[value.name] = Interval(*(torch.from_numpy(end.copy()).view(1, *value.shape) for end in ends))
+        for name in node.inputs[1:]:  # max(a, b) has its kink at b - a = 0, for any a and b
+            known[name] = Interval(*(torch.full((1, *value.shape), end, dtype=torch.float64) for end in (-inf, inf)))
+    numbers = np.flatnonzero((stored[0] < 0) & (stored[1] > 0))
+    return known, Opened(np.repeat([leak(node) for node in bends], sizes)[numbers])
 
 
 def _logit(above: Array) -> Array:

@@ -16,7 +16,12 @@ def intervals(network: check.Network, question: check.Question) -> Array:
     Interval arithmetic comes first. Back-substitution bounds all inputs of curves, and those inputs of ReLUs whose sign
     is left open.
     """
-    prover, stored = check.Prover(network, question), np.zeros((2, network.units), np.float32)
+    return intervals_of(network, check.Prover(network, question))
+
+
+def intervals_of(network: check.Network, prover: check.Prover) -> Array:
+    """Return the same of a prover that has no bounds yet, such as one of a box."""
+    stored = np.zeros((2, network.units), np.float32)
     for node in network.nodes[1:]:
         report(node.number / len(network.nodes), f"layer {node.number} of {len(network.nodes)}")
         if node.op in ("relu", "curve"):

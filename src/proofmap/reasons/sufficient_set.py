@@ -163,7 +163,7 @@ def _by_bounds(
         return _better(problem, best, delete(prices.argsort(stable=True), until)[0])
     cheap, movable = costs.argsort(stable=True), int(problem.movable.sum())
     undecided = movable - searchable_groups(problem, cheap[problem.movable[cheap]])
-    most, frees = _BOUNDARY_UNITS, 0
+    most, frees = float(_BOUNDARY_UNITS), 0
     while time.monotonic() < until:
         order, free = boundary_order(problem, network, costs, prices, int(most))
         if free <= frees or movable - free > 2 * undecided:

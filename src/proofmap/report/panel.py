@@ -74,10 +74,6 @@ class TemplatePanel:
         return "" if block is None else "".join(block(template.new_context(dict(self.values))))
 
 
-def _score(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−")
-
-
 TEMPLATES = Environment(
     loader=PackageLoader("proofmap", "report"),
     autoescape=True,
@@ -85,5 +81,9 @@ TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-TEMPLATES.filters |= {"place": "{:.2f}%".format, "score": _score, "bound": number}
+TEMPLATES.filters |= {
+    "place": "{:.2f}%".format,
+    "score": lambda value: f"{value:.3g}".replace("-", "−"),
+    "bound": number,
+}
 TEMPLATES.globals |= {"glyphs": GLYPHS}

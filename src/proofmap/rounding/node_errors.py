@@ -43,7 +43,8 @@ class NodeErrors:
         self._keep_alive = None if of is None else of.state  # keeps the ball's bounds alive
         dtype = state.balls.x.dtype
         self.unit: float = unit_roundoff(dtype)
-        self.tiny, self._overflow_limit = torch.finfo(dtype).tiny, torch.finfo(dtype).max * _RANGE_SHARE
+        self.tiny: float = torch.finfo(dtype).tiny
+        self._overflow_limit = torch.finfo(dtype).max * _RANGE_SHARE
         # offsets and errors that are added up on the way to the input
         self.offset_additions: int = 2 * len(state.graph.nodes) + 8
         self._radii: dict[tuple[str, int], tuple[Tensor | None, Tensor]] = {}

@@ -34,7 +34,7 @@ def decide_rigorous(graph: Graph, asked: bool | None, method: Method | None = No
     known.
 
     The default is False for a search on a network with curves, products of two values or softmax, since a rigorous
-    search splits at kinks only. Every public call decides this here, once, and its result reports the decision.
+    search of these is slower. Every public call decides this here, once, and its result reports the decision.
     """
     if asked is not None:
         return asked

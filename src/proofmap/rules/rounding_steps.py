@@ -37,7 +37,7 @@ STEEPEST = 4.0  # largest slope over u: rounding errors of lines grow with their
 class Round(Scalar):
     """Lines above and below the staircase; the slopes of both are free parameters."""
 
-    early = 0.5  # t above: how far a jump to k is before k
+    early: float = 0.5  # t above: how far a jump to k is before k
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         """Return no points: the staircase never falls."""
@@ -122,7 +122,7 @@ class Round(Scalar):
 class Floor(Round):
     """y = floor(x): a jump to k at x = k."""
 
-    early = 0.0
+    early: float = 0.0
 
     def steps(self, node: Node) -> tuple[float, float, float]:
         return 1.0, -inf, inf

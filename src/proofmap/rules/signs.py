@@ -52,7 +52,7 @@ class Sign(Scalar):
         size = torch.maximum(x.lower.abs(), x.upper.abs())
         limit = STEEPEST / torch.where(size > 0, size, 1)
         most = []
-        for length in (x.upper, -x.lower):  # of the side on which the line leaves its level
+        for length in (x.upper, -x.lower):  # the length of the side on which the line leaves its level
             known = both & (length > room)
             steepest = 2 / torch.where(known, length + room, 1)
             most.append(torch.where(known, steepest.minimum(limit), 0))

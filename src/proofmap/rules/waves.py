@@ -105,7 +105,7 @@ class Wave(InflectedFunction):
 class Sine(Wave):
     """y = sin(x): f' = cos(x) = s at x = ± arccos(s)."""
 
-    peak = pi / 2
+    peak: float = pi / 2
 
     def touching(self, slope: Tensor) -> list[Tensor]:
         point = torch.arccos(slope)
@@ -118,7 +118,7 @@ class Sine(Wave):
 class Cosine(Wave):
     """y = cos(x): f' = -sin(x) = s at x = -arcsin(s) and x = π + arcsin(s)."""
 
-    peak = 0.0
+    peak: float = 0.0
 
     def touching(self, slope: Tensor) -> list[Tensor]:
         point = torch.arcsin(slope)

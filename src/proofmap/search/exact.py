@@ -210,7 +210,7 @@ class _Sample:
                 units, why = self._units(first.deadline)
                 if units is not None:
                     first = self._with_rounding_gap(first, units)
-                if few:
+                if few or (units is None and why == "units"):
                     rule = self._with_rounding_gap(rule, None)
             except KeyboardInterrupt:
                 return _without_bounds(self.value, "interrupted")

@@ -23,7 +23,8 @@ class GroupUnion(SampleBalls):
 
     def __init__(self, family: Family, mask: Tensor, groups: int, most: int) -> None:
         super().__init__(Family(family.x, family.lower, family.upper, family.norm, family.eps))
-        self.mask, self.groups = mask, groups
+        self.mask: Tensor = mask
+        self.groups: int = groups
         self.most: int = min(most, groups)
 
     def to(self, dtype: torch.dtype) -> GroupUnion:

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from proofmap.verify.property import PropertyAnswer
 from tests.cli.invoke import answer, called
 from tests.graph.onnx.files import make
 from tests.graph.onnx.specs import node
@@ -212,3 +213,47 @@ def test_a_file_of_version_2_is_decided(folder: Path) -> None:
     found = called("verify", folder / "net.onnx", folder / "x.vnnlib", "--out", folder / "out")
     assert found.exit_code == 2
     assert "declares an output of shape [1, 3], expected [1, 2], that of the network" in found.stderr
+
+
+def test_a_certificate_is_written_and_checked(folder: Path) -> None:
+    proof = folder / "p.proof"
+    found = verify(folder, "(assert (<= Y_0 Y_1))", "--certificate", proof)
+    assert found.exit_code == 0, found.output
+    _, line, how, _ = found.stdout.splitlines()
+    assert line.startswith(
+        f"certificate {proof}, {proof.stat().st_size} bytes: Proven: the property holds: no input of"
+    )
+    assert how == f"check it with: proofmap check {proof} {folder / 'net.onnx'} {folder / 'x.vnnlib'}"
+    checked = called("check", proof, folder / "net.onnx", folder / "x.vnnlib")
+    assert (checked.exit_code, checked.stdout.splitlines()[0]) == (0, line.split("bytes: ")[1].removesuffix(" 1 part."))
+    found = verify(folder, "(assert (>= Y_1 0.35))", "--certificate", proof, "--json")
+    entry = json.loads(found.stdout)["specifications"][0]
+    assert entry["certificate"]["property"] == str(folder / "x.vnnlib")
+    checked = called("check", proof, folder / "net.onnx", folder / "x.vnnlib")
+    assert checked.exit_code == 1
+    assert "the property is VIOLATED" in checked.stdout
+
+
+def test_an_undecided_property_has_no_certificate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = PropertyAnswer("unknown", 0.0, 1)
+    monkeypatch.setattr("proofmap.cli.commands.verify_properties.decide", lambda *_, **__: answered)
+    found = verify(folder, "(assert (<= Y_0 Y_1))", "--certificate", folder / "p.proof")
+    assert found.exit_code == 1
+    assert "no certificate: the property is neither proven nor refuted" in found.stdout
+    assert not (folder / "p.proof").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("x.vnnlib", "--certificate", "p.txt"), "expected a name that ends in .proof"),
+        (("x.vnnlib", "--certificate", "none/p.proof"), "expected a folder that exists"),
+        (("x.vnnlib", "y.vnnlib", "--certificate", "p.proof"), "got 2 specifications with --certificate"),
+        (("x.npy", "--eps", "0.1", "--certificate", "p.proof"), "without a VNN-LIB file"),
+    ],
+)
+def test_a_certificate_is_of_one_property(words: tuple[str, ...], why: str, folder: Path) -> None:
+    paths = (folder / word if "." in word and not word[0].isdigit() else word for word in words)
+    refused = called("verify", folder / "net.onnx", *paths)
+    assert refused.exit_code == 2
+    assert why in refused.stderr

@@ -12,7 +12,7 @@ def check(
         list[Path],
         typer.Argument(
             metavar="FILES",
-            help="A certificate, its model and its input; or one dossier, as a zip file or an unpacked folder.",
+            help="A certificate, its model, and its input or VNN-LIB file; or one dossier, as a zip file or a folder.",
             show_default=False,
         ),
     ],
@@ -21,7 +21,7 @@ def check(
 
     This command runs the file `proofmap/proof/check.py`. Anybody can run that file without Proofmap: `python check.py`
     takes the same files and prints the same text. Exit status: 0: all claims hold, and the decision is proven.
-    1: a claim does not hold, or the claims hold but prove no decision. 2: wrong usage.
+    1: a claim does not hold, or the claims hold but prove no decision, or a property is violated. 2: wrong usage.
 
     For instance: proofmap check digit.proof net.onnx digit.npy
     """

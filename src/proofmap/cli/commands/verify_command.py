@@ -59,6 +59,13 @@ class Answers:
     result: Annotated[
         Path | None, unset("With one VNN-LIB file: write the answer in the format of VNN-COMP: --result r.txt")
     ] = None
+    certificate: Annotated[
+        Path | None,
+        unset(
+            "With one VNN-LIB file: write a certificate that the property holds, or of a point that violates it, so "
+            "that others can check it: --certificate p.proof"
+        ),
+    ] = None
     as_json: o.Json = False
 
 
@@ -92,6 +99,10 @@ def verify(
     if other is not None:
         subject = replace(subject, inputs=subject.inputs[1:])
     _check_result(result, len(subject.inputs) if boxed else 0)
+    if answers.certificate is not None:
+        from proofmap.cli.property_certificates import check
+
+        check(answers.certificate, subject.inputs, boxed=boxed)
     if boxed:
         if other is not None:
             raise InputError("got two models with a VNN-LIB file, expected samples and --eps: verify each model alone")
@@ -118,7 +129,7 @@ def verify(
     method = bounding.method or Backward()
     if boxed:
         place, points = o.device_of(subject.device), Points(out, subject.load(bare=True))
-        proven = decide_files(subject.inputs, method, points, result, place, as_json)
+        proven = decide_files(subject.inputs, method, points, result, place, as_json, answers.certificate)
     elif output is not None and changes.within is not None:
         from proofmap.cli.commands.verify_outputs import ChangeQuery, answer_outputs
 

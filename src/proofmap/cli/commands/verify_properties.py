@@ -12,6 +12,7 @@ from proofmap.bounds import Method
 from proofmap.cli.counterexample_files import Points, values_of
 from proofmap.cli.explain_output import stems
 from proofmap.cli.options.shared_options import ROUNDING_NOTE, finite, tell
+from proofmap.cli.property_certificates import write
 from proofmap.errors import FileError, InputError
 from proofmap.explainers.explanation import format_overlap
 from proofmap.graph import Graph
@@ -28,9 +29,18 @@ _VNN_COMP_WORDS = {"holds": "unsat", "violated": "sat", "unknown": "unknown"}
 
 
 def decide_files(
-    paths: Sequence[Path], method: Method, points: Points, result: Path | None, device: torch.device, as_json: bool
+    paths: Sequence[Path],
+    method: Method,
+    points: Points,
+    result: Path | None,
+    device: torch.device,
+    as_json: bool,
+    certificate: Path | None = None,
 ) -> bool:
-    """Print the answer for each file, after all files were read. Return whether all properties hold."""
+    """Print the answer for each file, after all files were read. Return whether all properties hold.
+
+    With `certificate`, there is one file, and its certificate is written there.
+    """
     model = points.model
     asked = [_read(path, model) for path in paths]
     entries = []
@@ -46,6 +56,10 @@ def decide_files(
                 result.write_text(_result(answer, model.preparation), encoding="utf-8")
             if not as_json:
                 bar.write(f"{path.name}: {answer.verdict}: {_meaning(entry, points.confirmed)}")
+            if certificate is not None:
+                entry["certificate"], said = write(graph, path, answer, method, model, certificate)
+                if not as_json:
+                    bar.write(said)
     counts = {word: sum(entry["verdict"] == word for entry in entries) for word in _VNN_COMP_WORDS}
     if as_json:
         whole = {"model": model.name, **counts, "of": len(entries), "specifications": entries}

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar, overload
+from typing import NamedTuple, ParamSpec, TypeVar, overload
 
 from torch import Tensor
 
@@ -22,6 +22,14 @@ def wrapped_once_more(method: Callable[_P, _R]) -> Callable[_P, _R]:
         return method(*args, **kwargs)
 
     return call
+
+
+class CaptumSettings(NamedTuple):
+    """The further arguments of Captum's call."""
+
+    feature_mask: Samples | tuple[Samples | None, ...] | None
+    perturbations_per_eval: int | None
+    show_progress: bool
 
 
 class CaptumCall(ABC):
@@ -72,16 +80,11 @@ class CaptumCall(ABC):
         Returns:
             The attributions.
         """
-        return self._attributions(inputs, target, feature_mask, perturbations_per_eval, show_progress)
+        return self._attributions(inputs, target, CaptumSettings(feature_mask, perturbations_per_eval, show_progress))
 
     @abstractmethod
     def _attributions(
-        self,
-        inputs: Samples | tuple[Samples, ...],
-        target: Target | list[int],
-        feature_mask: Samples | tuple[Samples | None, ...] | None,
-        perturbations_per_eval: int | None,
-        show_progress: bool,
+        self, inputs: Samples | tuple[Samples, ...], target: Target | list[int], how: CaptumSettings
     ) -> Tensor | tuple[Tensor, ...]:
         """Return the attributions that `attribute` returns."""
 

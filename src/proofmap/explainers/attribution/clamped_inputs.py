@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.explainers.attribution.captum_call import CaptumCall
+from proofmap.explainers.attribution.captum_call import CaptumCall, CaptumSettings
 from proofmap.explainers.explainer import Explainer
 from proofmap.graph import Network
 from proofmap.graph.input_tensor import as_samples
@@ -46,15 +46,10 @@ class ClampedInputs(CaptumCall):
             )
 
     def _attributions(
-        self,
-        inputs: Samples | tuple[Samples, ...],
-        target: Target | list[int],
-        feature_mask: Samples | tuple[Samples | None, ...] | None,
-        perturbations_per_eval: int | None,
-        show_progress: bool,
+        self, inputs: Samples | tuple[Samples, ...], target: Target | list[int], how: CaptumSettings
     ) -> Tensor | tuple[Tensor, ...]:
         clamped = tuple(map(self._clamped, inputs)) if isinstance(inputs, tuple) else self._clamped(inputs)
-        return self.explainer._attributions(clamped, target, feature_mask, perturbations_per_eval, show_progress)
+        return self.explainer._attributions(clamped, target, how)
 
     def _clamped(self, inputs: Samples) -> Tensor:
         x = as_samples(inputs, self.explainer.model).detach()

@@ -13,9 +13,8 @@ from proofmap.graph.ir import Node
 
 # the error analysis of curves allows for 24 rounding errors of 2, which covers underflow before such factors
 _MAX_CHAIN_FACTOR = 2.0**24
-_SIGN_SHARE = (
-    0.999  # of the scale: sign(scale · sign(z) + shift) has the sign of z up to this |shift|, when rounded too
-)
+# the largest share |shift| / scale with which sign(scale · sign(z) + shift) has the sign of z, also when rounded
+_SIGN_SHARE = 0.999
 _MAX_INTEGER_POWER = 16  # the largest integer exponent that is written as products
 
 

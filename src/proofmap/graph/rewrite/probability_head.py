@@ -38,22 +38,12 @@ _SATURATING_OPERATIONS = frozenset({"sigmoid", "softmax", "tanh", "erf", "softsi
 _SATURATION_MARGIN = 2.0**-20  # 16 rounding errors of numbers up to 1
 
 
-def _sigmoid_of_difference(logits: Tensor) -> Tensor:
-    """Return σ(z) for the logits (0, z), (N, 1)."""
-    return torch.sigmoid(logits[:, 1:] - logits[:, :1])
-
-
-def _difference(logits: Tensor) -> Tensor:
-    """Return z for the logits (0, z), (N, 1)."""
-    return logits[:, 1:] - logits[:, :1]
-
-
 # The model's outputs from the logits (N, classes), by the name of the head
 PROBABILITY_HEADS: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda logits: logits.softmax(1),
     "log-softmax": lambda logits: logits.log_softmax(1),
-    SINGLE_SIGMOID: _sigmoid_of_difference,
-    SINGLE_LOGIT: _difference,
+    SINGLE_SIGMOID: lambda logits: torch.sigmoid(logits[:, 1:] - logits[:, :1]),  # σ(z) for the logits (0, z), (N, 1)
+    SINGLE_LOGIT: lambda logits: logits[:, 1:] - logits[:, :1],  # z for the logits (0, z), (N, 1)
 }
 
 

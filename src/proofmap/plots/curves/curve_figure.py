@@ -27,7 +27,8 @@ def draw_overlap_curve(curve: OverlapCurve, look: Look) -> Picture:
         panels = look.axes(len(samples))
         for panel, k, title in zip(panels, samples, titles, strict=True):
             _draw(panel, curve, k, look)
-            panel.set_title(fit(title, _width(panel), _size(panel)))
+            width = float(panel.get_window_extent().width / panel.figure.figure.dpi)
+            panel.set_title(fit(title, width, float(panel.title.get_fontsize())))
         panels[-1].legend(fontsize="small", framealpha=0.85)
         return figure_of(panels)
     with rc_context(PLAIN_STYLE):
@@ -84,11 +85,3 @@ def _draw(panel: Axes, curve: OverlapCurve, k: int, look: Look) -> None:
     panel.set_xlabel(f"ε in {'L∞' if np.isinf(curve.norm) else f'L{curve.norm:g}'}")
     panel.set_ylabel("adversarial overlap AO")
     panel.spines[["top", "right"]].set_visible(False)
-
-
-def _width(panel: Axes) -> float:
-    return float(panel.get_window_extent().width / panel.figure.figure.dpi)
-
-
-def _size(panel: Axes) -> float:
-    return float(panel.title.get_fontsize())

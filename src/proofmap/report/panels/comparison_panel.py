@@ -57,7 +57,8 @@ def comparison(table: Table) -> Comparison:
         students = {count: interval_kind(count) == "Student's t" for count in counts}
         samples = [f"{count} (Student's t)" if student else f"{count}" for count, student in students.items()]
         shown = [_cell(cells.get(column.name), axes[column.name]) for column in table.columns]
-        rows.append(MethodRow(method, shown, " or ".join(samples), _time(table.seconds[method])))
+        seconds = table.seconds[method]
+        rows.append(MethodRow(method, shown, " or ".join(samples), "n/a" if seconds is None else f"{seconds:.2g}"))
     printed = any(cell.paper is not None for cells in table.rows.values() for cell in cells.values())
     named = table.model or table.data
     title = (
@@ -79,7 +80,3 @@ def _cell(cell: Cell | None, axis: Axis) -> MeanCell | None:
     start, end = axis.at(cell.low), axis.at(cell.high)
     between = f"{low} to {high}" if cell.count >= MIN_INTERVAL_SAMPLES else "too few samples for an interval"
     return MeanCell(mean, between, cell.mark, paper, start, axis.at(cell.mean), end - start)
-
-
-def _time(seconds: float | None) -> str:
-    return "n/a" if seconds is None else f"{seconds:.2g}"

@@ -15,6 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proofmap.errors import FileError
+from proofmap.sources.vnnlib.declared_variables import (
+    DeclaredVariables,
+    FlatVariables,
+    Shape,
+    TensorPlace,
+    TensorVariables,
+)
 from proofmap.sources.vnnlib.expressions import (
     MAX_NUMBER,
     MAX_NUMBER_LENGTH,
@@ -23,7 +30,6 @@ from proofmap.sources.vnnlib.expressions import (
     commands,
     split_version,
 )
-from proofmap.sources.vnnlib.variables import FlatVariables, Place, Shape, TensorVariables, Variables
 
 _MAX_CASES = 2**17  # cases of a file: an `and` of several `or` multiplies them
 _MAX_ATOMS = 2**24  # limits and rows of all cases together
@@ -83,7 +89,7 @@ class Assertions:
     def read(cls, text: str, where: str) -> Assertions:
         """Parse the whole text of a file."""
         version, start = split_version(text, where)
-        variables: Variables = FlatVariables(where) if version == 1 else TensorVariables(where)
+        variables: DeclaredVariables = FlatVariables(where) if version == 1 else TensorVariables(where)
         assertions = cls(Terms(variables))
         for command in commands(text, where, version, start):
             assertions._add(command)
@@ -119,13 +125,13 @@ class Assertions:
         for cases in alike.values():
             lower, upper = _corner(least, cases[0].lower, np.maximum), _corner(most, cases[0].upper, np.minimum)
             for k in np.flatnonzero(np.isinf(lower) | np.isinf(upper))[:1]:
-                name = variables.name(Place("X", int(k)))
+                name = variables.name(TensorPlace("X", int(k)))
                 raise FileError(f"{self.where} gives {name} no limit on one side, expected a box")
             wrong = np.flatnonzero(lower > upper)
             if len(wrong) == 0:
                 boxes.append(Stated(lower, upper, [[*self.common.rows, *case.rows] for case in cases]))
             else:
-                k, name = wrong[0], variables.name(Place("X", int(wrong[0])))
+                k, name = wrong[0], variables.name(TensorPlace("X", int(wrong[0])))
                 empty = f"{self.where} keeps {name} between {lower[k]:g} and {upper[k]:g}: it is empty"
         if not boxes:
             raise FileError(str(empty))
@@ -229,7 +235,7 @@ class Assertions:
         coefficients, constant = self._difference(low, high)
         return Row({place.position: value for place, value in coefficients.items()}, constant, strict)
 
-    def _difference(self, low: Expression, high: Expression) -> tuple[dict[Place, Fraction], Fraction]:
+    def _difference(self, low: Expression, high: Expression) -> tuple[dict[TensorPlace, Fraction], Fraction]:
         """Return low - high."""
         (below, less), (above, more) = self.terms.linear(low), self.terms.linear(high)
         keys = below.keys() | above.keys()
@@ -261,7 +267,7 @@ class Assertions:
         return place.position, float(limit), factor > 0
 
 
-def _is_input(place: Place | None) -> bool:
+def _is_input(place: TensorPlace | None) -> bool:
     return place is not None and place.letter == "X"
 
 

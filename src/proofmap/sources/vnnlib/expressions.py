@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from proofmap.errors import FileError
-from proofmap.sources.vnnlib.variables import Place, TensorVariables, Variables
+from proofmap.sources.vnnlib.declared_variables import DeclaredVariables, TensorPlace, TensorVariables
 
 _MAX_NESTING = 16  # open parentheses
 MAX_NUMBER_LENGTH = 1000  # characters
@@ -38,7 +38,7 @@ _TOKENS = {
 _VERSION = re.compile(r"(?:\s|;[^\n]*\n)*\(\s*vnnlib-version\s+<(\d+)\.(\d+)>\s*\)", re.ASCII)
 
 Expression = Any  # a token, or a sequence of expressions: a tuple for a limit, else a list
-Linear = tuple[dict[Place, Fraction], Fraction]  # coefficients of inputs and outputs, and a constant
+Linear = tuple[dict[TensorPlace, Fraction], Fraction]  # coefficients of inputs and outputs, and a constant
 
 
 def split_version(text: str, where: str) -> tuple[int, int]:
@@ -87,7 +87,7 @@ def commands(text: str, where: str, version: int = 1, start: int = 0) -> Iterato
 class Terms:
     """Evaluates terms, given the variables that the file has declared so far."""
 
-    variables: Variables
+    variables: DeclaredVariables
 
     @property
     def where(self) -> str:
@@ -137,7 +137,7 @@ class Terms:
 
     def _sum(self, parts: list[tuple[Fraction | int, Linear]]) -> Linear:
         """Return the sum of factor · form."""
-        coefficients: dict[Place, Fraction] = {}
+        coefficients: dict[TensorPlace, Fraction] = {}
         constant = Fraction(0)
         for factor, (terms, more) in parts:
             constant += factor * more

@@ -32,7 +32,7 @@ from proofmap.sources.limited_reads import read_text
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.sample_shapes import arrange, in_layout
 from proofmap.sources.vnnlib.assertions import Assertions, Row, Stated
-from proofmap.sources.vnnlib.variables import Shape
+from proofmap.sources.vnnlib.declared_variables import Shape
 from proofmap.verify.property import Region, Unsafe
 
 _MAX_FILE_BYTES = 2**26  # enough for half a million inputs

@@ -38,10 +38,6 @@ def _lerp(b: Builder, name: str, start: Value, end: Value, weight: Any) -> str:
     return b.add(name, *parts)
 
 
-def _cumsum(b: Builder, name: str, x: str, axis: int, **_: Any) -> str:
-    return weighted_sums.cumulative_sum(b, name, x, b.axis(name, "cumsum", axis, b.rank(x)))
-
-
 def _col2im(b: Builder, name: str, x: str, size: Sequence[int], kernel: Sequence[int], *rest: Sequence[int]) -> str:
     """rest: dilation, padding, stride."""
     dilation, padding, stride = rest
@@ -94,10 +90,6 @@ def _overwrite(
     return overwrite(b, name, function.__name__, as_value(x), as_value(source), place)
 
 
-def _expand_over(into: Tensor, values: Tensor, *_: Any) -> Tensor:
-    return values.expand_as(into)
-
-
 def _scatter(b: Builder, name: str, x: Value, axis: int, index: Value, source: Any) -> Value:
     index = require_constant(index, "positions")
     places = torch.zeros(b.batched_shape(x), dtype=torch.long)
@@ -142,12 +134,14 @@ LINEAR_CONVERTERS = operators(
         "triu": lambda b, name, x, k=0: keep_triangle(b, name, "triu", x, lambda ones: ones.triu(k)),
         "lerp.Scalar lerp.Tensor": _lerp,
         "einsum": lambda b, name, equation, operands, **_: weighted_sums.einsum(b, name, equation, operands),
-        "cumsum": _cumsum,
+        "cumsum": lambda b, name, x, axis, **_: weighted_sums.cumulative_sum(
+            b, name, x, b.axis(name, "cumsum", axis, b.rank(x))
+        ),
         "col2im": _col2im,
         "slice_scatter": partial(_overwrite, torch.slice_scatter),
         "select_scatter": partial(_overwrite, torch.select_scatter),
         "diagonal_scatter": partial(_overwrite, torch.diagonal_scatter),
-        "copy": partial(_overwrite, _expand_over),
+        "copy": partial(_overwrite, lambda into, values, *_: values.expand_as(into)),
         "scatter.src scatter.value": _scatter,
         "index_put": _index_put,
         **{f"{op}.vec": partial(_interpolate, getattr(torch.ops.aten, op).vec) for op in _INTERPOLATED.split()},

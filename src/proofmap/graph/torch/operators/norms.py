@@ -42,18 +42,6 @@ def _rms_norm(
     return normalisation.layer_norm(b, name, x, axes, weight, None, eps, centred=False)
 
 
-def _group_norm(
-    b: Builder, name: str, x: str, groups: int, weight: OptionalWeight = None, bias: OptionalWeight = None, *rest: Any
-) -> str:
-    """rest: epsilon, and arguments that change no value."""
-    return normalisation.group_norm(b, name, x, groups, weight, bias, (*rest, 1e-5)[0])
-
-
-def _native_group_norm(b: Builder, name: str, x: str, weight: OptionalWeight, bias: OptionalWeight, *rest: Any) -> str:
-    """rest: samples, channels, places, groups, epsilon."""
-    return normalisation.group_norm(b, name, x, rest[3], weight, bias, rest[4])
-
-
 def _instance_norm(b: Builder, name: str, x: str, weight: OptionalWeight, bias: OptionalWeight, *rest: Any) -> str:
     """rest: mean, variance, whether the input's are used, momentum, epsilon, and arguments that change no value."""
     mean, var, own, _, eps, *_ = rest
@@ -75,10 +63,6 @@ def _variance(
         raise NoRule(f"of {count} entries")
     total = b.reduce(f"{name}.total", square, over, keepdim=keepdim, mean=False)
     return b.scale(name, total, 1 / (count - less))
-
-
-def _deviation(b: Builder, name: str, x: str, axes: Any = None, **settings: Any) -> str:
-    return scalar_functions.root_of_squares(b, name, _variance(b, f"{name}.variance", x, axes, **settings))
 
 
 def _norm(b: Builder, name: str, x: str, order: float = 2, axes: Any = None, keepdim: bool = False, **_: Any) -> str:
@@ -118,11 +102,19 @@ NORM_CONVERTERS = operators(
         "layer_norm": _layer_norm,
         "native_layer_norm": as_first_result(_layer_norm),
         "rms_norm": _rms_norm,
-        "group_norm": _group_norm,
-        "native_group_norm": as_first_result(_native_group_norm),
+        "group_norm": lambda b, name, x, groups, weight=None, bias=None, eps=1e-5, *_: normalisation.group_norm(
+            b, name, x, groups, weight, bias, eps
+        ),
+        "native_group_norm": as_first_result(  # n, c, size: the samples, channels and places
+            lambda b, name, x, weight, bias, n, c, size, groups, eps: normalisation.group_norm(
+                b, name, x, groups, weight, bias, eps
+            )
+        ),
         "instance_norm": _instance_norm,
         "var.correction": _variance,
-        "std.correction": _deviation,
+        "std.correction": lambda b, name, x, axes=None, **settings: scalar_functions.root_of_squares(
+            b, name, _variance(b, f"{name}.variance", x, axes, **settings)
+        ),
         "var_mean.correction": _variance_and_mean,
         "logsumexp": _log_sum,
         "linalg_vector_norm": _norm,

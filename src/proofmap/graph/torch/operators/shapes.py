@@ -55,10 +55,6 @@ def _select(b: Builder, name: str, x: str, axis: int, position: int) -> str:
     return b.reshape(name, row, (*b.shape(x)[:axis], *b.shape(x)[axis + 1 :]))
 
 
-def _unbind(b: Builder, name: str, x: str, axis: int = 0) -> list[str]:
-    return [_select(b, f"{name}.{k}", x, axis, k) for k in range(b.batched_shape(x)[axis])]
-
-
 def _unflatten(b: Builder, name: str, x: str, axis: int, sizes: Sequence[int]) -> str:
     shape = torch.empty(b.batched_shape(x), device="meta").unflatten(axis, sizes).shape
     return b.batched_reshape(name, "unflatten", x, shape)
@@ -108,10 +104,6 @@ def _flatten(b: Builder, name: str, x: str, start: int = 0, end: int = -1) -> st
     return b.batched_reshape(name, "flatten", x, (*shape[:start], prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 
-def _chunk(b: Builder, name: str, x: str, count: int, axis: int = 0) -> list[str]:
-    return _split(b, name, x, -(-b.batched_shape(x)[axis] // count), axis)
-
-
 def _unsqueeze(b: Builder, name: str, x: str, axis: int) -> str:
     axis = b.axis(name, "unsqueeze", axis, b.rank(x) + 1)
     shape = b.shape(x)
@@ -156,7 +148,9 @@ SHAPE_CONVERTERS = operators(
         "stack": _stack,
         "slice.Tensor": _slice,
         "select.int": _select,
-        "unbind.int": _unbind,
+        "unbind.int": lambda b, name, x, axis=0: [
+            _select(b, f"{name}.{k}", x, axis, k) for k in range(b.batched_shape(x)[axis])
+        ],
         "index_select": _index_select,
         "index.Tensor": _index,
         "gather": partial(_rearrange, torch.gather),
@@ -166,7 +160,7 @@ SHAPE_CONVERTERS = operators(
         "diagonal": partial(_rearrange, torch.diagonal),
         "flip": _flip,
         "split.Tensor split_with_sizes": _split,
-        "chunk": _chunk,
+        "chunk": lambda b, name, x, count, axis=0: _split(b, name, x, -(-b.batched_shape(x)[axis] // count), axis),
         "pad": _pad,
         "constant_pad_nd": lambda b, name, x, pads, value=0.0: _pad(b, name, x, pads, value=value),
         **{f"upsample_nearest{n}d.vec": partial(_upsample, "nearest") for n in (1, 2, 3)},

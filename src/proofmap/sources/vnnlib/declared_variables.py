@@ -14,10 +14,10 @@ _FLAT = re.compile(r"([XY])_(\d{1,8})", re.ASCII)
 _ELEMENT = re.compile(r"([A-Za-z]\w*)(?:\[([\s\d,]*)\])?", re.ASCII)
 _TENSOR_TYPE = re.compile(r"([A-Za-z]\w*)\[((?:\d{1,9}(?:,\d{1,9})*)?)\]", re.ASCII)
 _TYPES = ("real", "float32", "float64")  # in lower case; both float types are read as the network's own numbers
-_MAX_ELEMENTS = 2**27  # of a tensor: more are damage
+_MAX_ELEMENTS = 2**27  # a tensor with more of them is damage
 
 
-class Place(NamedTuple):
+class TensorPlace(NamedTuple):
     """One number of the network: an input or an output, and its position in the flat tensor."""
 
     letter: Literal["X", "Y"]
@@ -25,12 +25,12 @@ class Place(NamedTuple):
 
 
 @dataclass
-class Variables(ABC):
+class DeclaredVariables(ABC):
     """The declared variables of a file."""
 
     where: str  # the file's name
 
-    def find(self, token: str) -> Place | None:
+    def find(self, token: str) -> TensorPlace | None:
         """Return the place of a variable; None if the token is no variable. Raise FileError if it is undeclared."""
         place = self._find(token)
         if place is None and self._looks_like_one(token):
@@ -50,28 +50,28 @@ class Variables(ABC):
         """Return the declared shape of the inputs or outputs; None in version 1."""
 
     @abstractmethod
-    def name(self, place: Place) -> str:
+    def name(self, place: TensorPlace) -> str:
         """Return the variable at a place, as the file writes it."""
 
     @abstractmethod
-    def _find(self, token: str) -> Place | None: ...
+    def _find(self, token: str) -> TensorPlace | None: ...
 
     @abstractmethod
     def _looks_like_one(self, token: str) -> bool: ...
 
 
 @dataclass
-class FlatVariables(Variables):
+class FlatVariables(DeclaredVariables):
     """Version 1: (declare-const X_0 Real) for each number."""
 
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, TensorPlace] = field(default_factory=dict)
 
     def declare(self, command: list[Any]) -> bool:
         match command:
             case ["declare-const", str(name), "Real"] if (found := _FLAT.fullmatch(name)) is not None:
                 if name in self.places:
                     raise FileError(f"{self.where} declares {name} twice, expected it once")
-                self.places[name] = Place("X" if found[1] == "X" else "Y", int(found[2]))
+                self.places[name] = TensorPlace("X" if found[1] == "X" else "Y", int(found[2]))
                 return True
         return False
 
@@ -85,10 +85,10 @@ class FlatVariables(Variables):
     def shape(self, letter: Literal["X", "Y"]) -> Shape | None:
         return None
 
-    def name(self, place: Place) -> str:
+    def name(self, place: TensorPlace) -> str:
         return f"{place.letter}_{place.position}"
 
-    def _find(self, token: str) -> Place | None:
+    def _find(self, token: str) -> TensorPlace | None:
         return self.places.get(token)
 
     def _looks_like_one(self, token: str) -> bool:
@@ -96,12 +96,12 @@ class FlatVariables(Variables):
 
 
 @dataclass
-class TensorVariables(Variables):
+class TensorVariables(DeclaredVariables):
     """Version 2: one network with one input and one output tensor, whose elements are X[0,2] or, of a scalar, X."""
 
     network: str | None = None
     tensors: dict[str, tuple[Literal["X", "Y"], Shape]] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)  # tokens that were found before
+    places: dict[str, TensorPlace] = field(default_factory=dict)  # tokens that were found before
 
     def declare(self, command: list[Any]) -> bool:
         if command[:1] != ["declare-network"]:
@@ -161,7 +161,7 @@ class TensorVariables(Variables):
                 return shape
         raise FileError(f"{self.where} declares no network, expected (declare-network f ...)")
 
-    def name(self, place: Place) -> str:
+    def name(self, place: TensorPlace) -> str:
         (name, shape), rest, indices = (
             next((n, shape) for n, (letter, shape) in self.tensors.items() if letter == place.letter),
             place.position,
@@ -172,7 +172,7 @@ class TensorVariables(Variables):
             rest //= size
         return f"{name}[{','.join(map(str, indices))}]" if shape else name
 
-    def _find(self, token: str) -> Place | None:
+    def _find(self, token: str) -> TensorPlace | None:
         if token in self.places:
             return self.places[token]
         found = _ELEMENT.fullmatch(token)
@@ -186,7 +186,7 @@ class TensorVariables(Variables):
         index = 0
         for k, n in zip(indices, shape, strict=True):
             index = index * n + k
-        self.places[token] = Place(letter, index)
+        self.places[token] = TensorPlace(letter, index)
         return self.places[token]
 
     def _looks_like_one(self, token: str) -> bool:
