@@ -74,8 +74,8 @@ class RunCertificates:
         method = results.about["job"]["method"]
         if method in ("sufficient", "contrastive"):
             raise FileError(
-                f"the certificates of {folder} are about {method} sets, expected those of decisions for a dossier: run "
-                "with --method eva"
+                f"the certificates of {folder} are about {method} sets, expected those of decisions for a dossier: use "
+                "the method eva"
             )
         path = path_inside(folder, INDEX)
         if hash_file(path) != results.manifest.certificates:
