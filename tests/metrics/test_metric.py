@@ -35,6 +35,7 @@ from tests.metrics.models import drawn, network
 MODEL, X = network(12, 8, 3), drawn(3, 1, 3, 4)
 BALL = pm.Ball(0.05, domain=(0.0, 1.0))
 REASON = pm.Sufficient(MODEL, BALL, progress=False).explain(X).reason
+CONTRAST = pm.Contrastive(MODEL, BALL, progress=False).explain(X).contrast
 
 
 def made(kind: type[Metric[Any]]) -> Metric[Any]:
@@ -49,6 +50,8 @@ def subject(kind: type[Metric[Any]], x: Tensor) -> Any:
         return lambda network, points, target: points * network(points).gather(1, target[:, None])[..., None, None]
     if kind.subject == "reason":
         return REASON
+    if kind.subject == "contrast":
+        return CONTRAST
     return pm.overlap(MODEL, x, BALL) if kind is Tightness else x.flip(0)
 
 
@@ -65,6 +68,8 @@ def test_a_metric_has_a_name_a_label_and_presets(kind: type[Metric[Any]]) -> Non
         "Robustness-Sr",
         "Sufficient size",
         "Set size",
+        "Changed groups",
+        "Proven smallest",
         "Set seconds",
         *FILLED,
     )

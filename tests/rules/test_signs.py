@@ -12,6 +12,7 @@ from proofmap.graph.ops import compute
 from proofmap.rounding.magnitudes import MAGNITUDES
 from proofmap.rules import RULES, Interval
 from proofmap.rules.signs import STEEPEST, Sign
+from proofmap.search.unstable_units import _decompose
 from tests.graph.built import built
 
 
@@ -23,6 +24,9 @@ def rule() -> Sign:
 
 def node_of(at_zero: float = 0.0, room: float = 0.0) -> Node:
     return Node("s", "sign", ("x",), (1,), attributes={"at_zero": at_zero, "room": room})
+
+
+FLOOR = Node("f", "floor", ("x",), (2,))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -84,6 +88,21 @@ def test_magnitudes_bound_every_line() -> None:
             assert bool((slope * size <= sizes.slopes).all())
             assert bool((bias.abs() <= sizes.biases).all())
     assert sizes.value is None  # nothing is rounded
+
+
+@pytest.mark.parametrize(
+    ("node", "low", "high"), [(node_of(1.0), -1.0, 1.0), (FLOOR, -1.0, 0.0)], ids=["sign", "floor"]
+)
+def test_a_search_takes_both_sides_of_a_jump_for_an_input_that_does_not_move(
+    node: Node, low: float, high: float
+) -> None:
+    at = Interval(torch.tensor([[0.0, 0.5]]).double(), torch.tensor([[0.0, 0.5]]).double())
+    found = _decompose(node, (at,), 0)
+    assert found is not None
+    assert found.entries.tolist() == [0]
+    assert found.offset.tolist() == [[0.0, high]]
+    value = RULES[node.op].interval(node, at)
+    assert (value.lower.tolist(), value.upper.tolist()) == ([[low, high]], [[high, high]])
 
 
 def test_the_gradient_is_largest_at_the_jump_and_never_zero() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from fuzz.properties import answered, findings, near_boundary, network, wrong
 from proofmap.verify.property import Region, decide
-from tests.verify.test_property import box, traced, unsafe
+from tests.verify.test_property import Ridge, box, traced, unsafe
 
 SEARCHES = ("boxes", "units")
 
@@ -19,6 +19,24 @@ SEARCHES = ("boxes", "units")
 @pytest.mark.parametrize("seed", range(4))
 def test_every_search_agrees_with_the_enumeration(seed: int) -> None:
     assert not list(findings(seed, Counter()))
+
+
+def test_programs_prove_what_no_relaxation_of_the_box_proves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS solves the programs of all open parts from the first split on. The network's first output is at least 0."""
+    module: Any = import_module("proofmap.search.branch_and_bound")
+    monkeypatch.setattr(module, "_LP_START_SHARE", 0.0)
+    solve, solved = module.solve_part_lps, []
+
+    def counted(*arguments: Any) -> Any:
+        found = solve(*arguments)
+        solved.append(int(found.solved.sum()))
+        return found
+
+    monkeypatch.setattr(module, "solve_part_lps", counted)
+    for first, verdict in ((0.01, "holds"), (-0.01, "violated")):
+        region = box([-1.0, -1.0], [1.0, 1.0], unsafe([[1, 0], [0, 1]], [first, -0.5]))
+        assert answered(Ridge(), region, "units").verdict == verdict  # type: ignore[arg-type]
+    assert sum(solved) > 0
 
 
 @pytest.mark.slow

@@ -335,9 +335,10 @@ def _decompose(node: Node, inputs: Sequence[Interval], start: int) -> UnitDecomp
     if not _has_unit_form(node):
         return None
     if kinked is None:
-        moves = x.lower < x.upper
+        value = rule.interval(node, x)
+        moves = (x.lower < x.upper) | (value.lower < value.upper)  # at a jump, one number has the values of both sides
         entries = moves.flatten().nonzero().flatten()
-        still = torch.where(moves, zero, rule.interval(node, x).lower)
+        still = torch.where(moves, zero, value.lower)
         ones = zero.new_ones(len(entries))
         return UnitDecomposition((zero,) * len(inputs), still, entries, 0 * ones, ones, start, smooth=True)
     base = [torch.as_tensor(b).to(zero).expand_as(zero) for b in kinked.base]

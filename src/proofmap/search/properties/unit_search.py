@@ -7,7 +7,7 @@ split multipliers of each part (α,β-CROWN, with the output constraints of INVP
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -28,6 +28,7 @@ from proofmap.inputs.family import Family
 from proofmap.inputs.membership import largest_below
 from proofmap.rounding.float32_sums import unit_roundoff
 from proofmap.rounding.search_errors import FLOAT64_UNIT, enlarge_balls
+from proofmap.rules import Interval
 from proofmap.runtime import progress
 from proofmap.runtime.memory import is_out_of_memory
 from proofmap.runtime.time_limit import time_limit
@@ -35,6 +36,8 @@ from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.branch_and_bound import branch_and_bound
 from proofmap.search.exact import units_of_balls
 from proofmap.search.frontier import Report, SearchResult, StoppingRule
+from proofmap.search.neurons.neuron_splitting import split_neurons
+from proofmap.search.neurons.part_bounder import NeuronSplittingProblem
 from proofmap.search.properties.row_combinations import Planes, best_combination
 from proofmap.search.properties.unsafe_rows import UnsafeRows
 from proofmap.search.unstable_units import Units
@@ -45,6 +48,17 @@ _CHECKED_POINTS = 4  # deepest points of each batch that PGD improves and that a
 _CLIMB_SIZES = [0.05 * 0.6**k for k in range(8)]  # its steps, as shares of the box
 _GAP = 1e-9  # a search ends below 0, so that the gap to points hardly matters
 _EQUAL_SHARE = 0.25  # part of equal shares in the first shares: exponentiated gradient does not leave 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Root:
+    """The rows -(a·y + b) of all cases, at most 0 where excluded, and bounds on the whole box."""
+
+    hidden: Mapping[str, Interval]
+    weight: Tensor  # (T, classes)
+    bias: Tensor  # (T,)
+    place: Tensor  # (C, R) the rows of each case, -1 for none
+    shares: Tensor | None  # (C, R) the first shares of these rows; None: every case has one row
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,18 +79,21 @@ class UnitSearch:
         with torch.no_grad():
             try:
                 with time_limit(until), progress.unreported():
-                    units, shares = self._units()
+                    root = self._root()
+                    units = None if root is None else self._units(root)
             except TimeoutError:
                 return SearchResult(unknown, 0, "time")
             except (MemoryError, RuntimeError, RoomError) as error:
                 if not (isinstance(error, RoomError) or is_out_of_memory(error)):
                     raise
                 return SearchResult(unknown, 0, "memory")
-            if units is None:
+            if root is None:
                 return SearchResult(unknown, 0, "units")
             reached = torch.full_like(unknown, -inf)
+            if units is None:
+                return split_neurons(self._neurons(root), unknown, reached, rule, self._offer, report)
             balls = SampleBalls(self._balls)
-            return branch_and_bound(units, balls, reached, rule, self._offer, report, shares=shares, lps=True)
+            return branch_and_bound(units, balls, reached, rule, self._offer, report, shares=root.shares, lps=True)
 
     @property
     def _balls(self) -> Family:
@@ -96,32 +113,47 @@ class UnitSearch:
         outputs = self.graph(points).flatten(1)
         return self.rows.depth(outputs, torch.zeros(len(points), dtype=torch.int64, device=points.device))
 
-    def _units(self) -> tuple[Units | None, Tensor | None]:
-        """Return the units with the rows -(a·y + b), at most 0 where excluded, and the shares of the rows of cases."""
+    def _root(self) -> _Root | None:
+        """Bound the whole box; None if nothing can exclude one of the cases."""
         graph, rows = with_pairwise_maxima(self.graph, self.family.x), self.rows
-        plan = Plan(hidden=(BackwardPass(),), final=(BackwardPass(),), rigorous=self.rigorous)
-        layers = LayerProgress.of(graph, rows.case.shape[1], back=True)
-        state, bounders = bound_nodes(graph, Cases(self.family), plan, self.available, layers)
-        hidden = {name: state.interval(name) for name in node_facts.hidden(graph)}
         some = rows.bias[0].isfinite() & (rows.case[0] >= 0)
         number = torch.where(some, some.cumsum(0) - 1, -1)  # rows that can be excluded, in their order
         place = rows.place()[0]
         place = torch.where(place >= 0, number[place.clamp(min=0)], -1)
         place = place.gather(1, (place < 0).to(torch.int8).argsort(dim=1, stable=True))
         if bool((place[:, 0] < 0).any()):
-            return None, None  # nothing can exclude this case
-        units = units_of_balls(self.graph, self._balls, -rows.weight[0][some], hidden, self.available, self.rigorous)
-        if units is None:
-            return None, None
-        bias, radius = rows.bias[0][some], units.rows.radius
-        if radius is not None:
-            radius = radius + 4 * FLOAT64_UNIT * (units.rows.bias.abs() + bias.abs())
-        units = replace(units, rows=replace(units.rows, bias=units.rows.bias - bias, radius=radius))
+            return None
+        plan = Plan(hidden=(BackwardPass(),), final=(BackwardPass(),), rigorous=self.rigorous)
+        layers = LayerProgress.of(graph, rows.case.shape[1], back=True)
+        state, bounders = bound_nodes(graph, Cases(self.family), plan, self.available, layers)
+        hidden = {name: state.interval(name) for name in node_facts.hidden(graph)}
+        weight, bias = -rows.weight[0][some], -rows.bias[0][some]
         if place.shape[1] == 1:
-            return replace(units, rows=units.rows.pick(place[:, 0])), None
+            return _Root(hidden, weight, bias, place, None)
         bounder = bounders[BackwardPass()]
         assert isinstance(bounder, BackwardBounder)
-        return replace(units, cases=place), self._shares(bounder, -rows.weight[0][some], bias, place)
+        return _Root(hidden, weight, bias, place, self._shares(bounder, weight, -bias, place))
+
+    def _units(self, root: _Root) -> Units | None:
+        """Return the units with the rows of the cases; None if the network has no units."""
+        units = units_of_balls(self.graph, self._balls, root.weight, root.hidden, self.available, self.rigorous)
+        if units is None:
+            return None
+        radius = units.rows.radius
+        if radius is not None:
+            radius = radius + 4 * FLOAT64_UNIT * (units.rows.bias.abs() + root.bias.abs())
+        units = replace(units, rows=replace(units.rows, bias=units.rows.bias + root.bias, radius=radius))
+        if root.shares is None:
+            return replace(units, rows=units.rows.pick(root.place[:, 0]))
+        return replace(units, cases=root.place)
+
+    def _neurons(self, root: _Root) -> NeuronSplittingProblem:
+        """Return the problem of a network without units. Each case is searched by its best single row."""
+        best = torch.zeros_like(root.place[:, :1]) if root.shares is None else root.shares.argmax(1, keepdim=True)
+        row = root.place.gather(1, best)[:, 0]
+        return NeuronSplittingProblem(
+            self.graph, self._balls, root.weight[row], root.hidden, self.available, self.rigorous, root.bias[row]
+        )
 
     def _shares(self, bounder: BackwardBounder, weight: Tensor, bias: Tensor, place: Tensor) -> Tensor:
         """Return the first shares (C, R): the best combination of CROWN's planes on the whole box, and equal shares."""
