@@ -42,7 +42,7 @@ class BoundedRegion:
 
     @property
     def excluded(self) -> tuple[bool, ...]:
-        """Whether a row excludes each case."""
+        """For each case, True if a row excludes it."""
         clear = torch.where(self.distinct, self.lower - self.slack, -inf)
         return tuple(bool((part > 0).any()) for part in self._each(clear))
 
