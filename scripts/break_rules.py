@@ -166,6 +166,11 @@ TABLE, MARKS, STORED = (
 )
 DRAWN = "tests/metrics/removal/test_deletion_insertion.py"
 DOSSIER = "tests/dossier/test_dossier.py"
+DOSSIER_OF_OUTPUTS = "tests/proof/test_dossier_of_outputs.py"
+MODEL_PAIRS = "tests/verify/test_model_comparison.py"
+NAMED_INPUTS = "tests/cli/commands/test_named_inputs.py"
+OUTPUT_RUNS = "tests/runs/test_outputs.py"
+SEVERAL_FILES = "tests/sources/test_several_files.py"
 EVIDENCE = "tests/dossier/test_evidence.py"
 TRUTH = "tests/ground_truth/test_truth_metrics.py"
 HAND = "tests/ground_truth/test_hand_set_networks.py"
@@ -1589,7 +1594,6 @@ BREAKS = [
         NEURONS,
     ),
     Break("search/neurons/part_bounder.py", "best = torch.where(far < distance, kink, best)", "pass", NEURONS),
-    Break("search/neurons/neuron_splitting.py", "value = torch.fmin(value, above)", "pass", NEURONS),
     Break("search/neurons/part_bounder.py", "ends = ends + SUM_MARGIN", "ends = ends - SUM_MARGIN", NEURONS),
     Break(
         "bounds/backsubstitution.py",
@@ -2569,6 +2573,20 @@ BREAKS = [
         "metrics/removal/deletion_insertion.py", 'Stream(self.seed, "ties", draw)', 'Stream(self.seed, "ties")', DRAWN
     ),
     # claims and certificates for others
+    Break("rounding/node_errors.py", "total = total + self.float32_error(part)[0]", "total = total", MODEL_PAIRS),
+    Break("graph/rewrite/model_pair.py", "return {ROUNDED: (", "return {} and {ROUNDED: (", MODEL_PAIRS),
+    Break("proof/check.py", 'kind_of(claim) == kind, f"it is', 'True, f"it is', DOSSIER_OF_OUTPUTS),
+    Break("proof/check.py", 'one["predicted"] is one["label"] is None', "True", DOSSIER_OF_OUTPUTS),
+    Break("proof/check.py", 'else claim.ball["half"] is None and claim.decided(0)', "else True", DOSSIER_OF_OUTPUTS),
+    Break(
+        "runs/run_certificates.py",
+        "with_objective(subject, self.setup.objective)",
+        "subject",
+        OUTPUT_RUNS,
+    ),
+    Break("cli/options/named_inputs.py", "None if radii.get(part.name, _FIXED) == _FIXED else", "", NAMED_INPUTS),
+    Break("sources/several_files.py", "if len(set(counts.values())) > 1", "if not counts", SEVERAL_FILES),
+    Break("sources/several_files.py", "not bool((rows == rows[:1]).all())", "False", SEVERAL_FILES),
     Break("dossier/dossier_certificates.py", "!= [*range(rows)]", "!= [*range(rows)] and False", DOSSIER),
     Break("dossier/dossier_certificates.py", "hash_file(path) != expected", "hash_file(path) == ''", DOSSIER),
     Break(
@@ -2592,7 +2610,7 @@ BREAKS = [
     Break("proof/check.py", "require(known and same,", "require(True,", CHECKED_DOSSIER),
     Break(
         "proof/check.py",
-        'require(good, f"{name} is not a text',
+        'require(hash_of(members[name]) == sha256, f"{name} is not a text',
         'require(True, f"{name} is not a text',
         CHECKED_DOSSIER,
     ),
@@ -2602,7 +2620,7 @@ BREAKS = [
     Break("dossier/assemble.py", "if not results.complete", "if not results", DOSSIER),
     Break("dossier/assemble.py", "certificates.sha256 not in hashes", "not certificates.sha256", DOSSIER),
     Break("dossier/assemble.py", "(now := hash_file(Path(file.path))) != file.sha256", "(now := '')", DOSSIER),
-    Break("dossier/assemble.py", '" decisions proven, " not in last:', "False:", DOSSIER),
+    Break("dossier/assemble.py", '" proven, " not in last:', "False:", DOSSIER),
     Break("dossier/dossier_certificates.py", "if first is not one:", "if first is None:", DOSSIER),
     Break("dossier/page_texts.py", "one_line(escape_surrogates(certificates", "one_line(str(certificates", DOSSIER),
     Break("dossier/assemble.py", "if claimed != found", "if claimed is None", DOSSIER),
@@ -2985,12 +3003,6 @@ BREAKS = [
         "proof/check.py",
         "type(k) is int and 0 <= k < last.count for k in each",
         "0 <= k < last.count for k in each",
-        FORGED_OUTPUT,
-    ),
-    Break(
-        "proof/check.py",
-        'isinstance(claim.statement, Decision), "it is about no',
-        'claim, "it is about no',
         FORGED_OUTPUT,
     ),
     Break("proof/output_statement.py", "bias = -signs", "bias = signs", STATED_OUTPUT),

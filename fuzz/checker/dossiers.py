@@ -20,6 +20,7 @@ from contextlib import redirect_stdout
 from datetime import date
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,7 +39,10 @@ from tests.proof.making import npy
 from tests.runs.setting import Digits
 
 Members = dict[str, bytes]
-_VERDICT = re.compile(r"(\d+) of (\d+) decisions proven, (\d+) not proven; model SHA-256 ([0-9a-f]{64})")
+_VERDICT = re.compile(
+    r"(\d+) of (\d+) (?:decisions|statements about outputs) proven, (\d+) not proven; model SHA-256 ([0-9a-f]{64})"
+)
+_OBJECTIVES = ("margin", "margin", pm.objectives.Output(1, "both"), pm.objectives.Label(2))  # half are about decisions
 _STATED = ("samples.json", "environment.json", "manifest.json")
 
 
@@ -52,15 +56,15 @@ class Tiny(Digits):
 
 
 @cache
-def base() -> Members:
-    """An honest dossier: a decision that is proven, others that are not."""
+def base(objective: Any = "margin") -> Members:
+    """An honest dossier: a decision that is proven, others that are not; or one about an output or a label."""
     random = np.random.default_rng(8)
     layers = [torch.nn.Flatten(), torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3)]
     network = torch.nn.Sequential(*layers).eval()
     for parameter in network.parameters():
         parameter.data = torch.tensor(random.normal(size=tuple(parameter.shape)), dtype=torch.float32)
     model = Model("tiny", pm.trace(network, torch.zeros(1, 1, 2, 3)), Preparation(shape=(1, 2, 3)))
-    job = Job(ball=pm.Ball(0.06, domain=(0.0, 1.0)), groups=None, chunk=4)
+    job = Job(ball=pm.Ball(0.06, domain=(0.0, 1.0)), groups=None, chunk=4, settings={"objective": objective})
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         run(Tiny(3), model, job, here / "run", certified=True, progress=False)
@@ -226,10 +230,15 @@ CHANGES: dict[str, Callable[[Draw, Members], None]] = {
 }
 
 
+def objective_of(seed: int) -> Any:
+    """What the dossier of a seed is about."""
+    return _OBJECTIVES[seed % len(_OBJECTIVES)]
+
+
 def forged(seed: int) -> tuple[Members, tuple[str, ...]]:
     """The base with one to three changes, mostly with its list of hashes in order."""
     draw = Draw("dossier", seed)
-    members, names = dict(base()), list[str]()
+    members, names = dict(base(objective_of(seed))), list[str]()
     count = draw.pick([1, 1, 2, 3])
     while len(names) < count:
         name = draw.pick(sorted(CHANGES))
@@ -276,7 +285,7 @@ def judged(seed: int) -> Trial:
         try:
             with redirect_stdout(said):
                 verdict, proven = checker.check_dossier(path)
-            why = false_statement(members, verdict, proven, said.getvalue())
+            why = false_statement(members, base(objective_of(seed)), verdict, proven, said.getvalue())
         except checker.Rejected as error:
             return Trial({"dossiers": 1, "rejected": 1}, str(error))
         except Exception as error:
@@ -287,7 +296,7 @@ def judged(seed: int) -> Trial:
     return Trial({"dossiers": 1, "accepted": 1}, f"accepted: {', '.join(names)}")
 
 
-def false_statement(members: Members, verdict: str, proven: int, said: str) -> str:
+def false_statement(members: Members, honest: Members, verdict: str, proven: int, said: str) -> str:
     """The first statement of an accepted dossier that is false, or nothing."""
     listed = json.loads(members["manifest.json"])["certificates"]
     samples = json.loads(members["samples.json"])["samples"]
@@ -301,7 +310,11 @@ def false_statement(members: Members, verdict: str, proven: int, said: str) -> s
             return f"{one['certificate']}: {why}"
         claim = json.loads(bundle.member("claim.json"))
         upper = np.load(io.BytesIO(bundle.member(claim["claims"]["upper"])))
-        decided += bool(upper[0] < 0) and len(claim["rivals"]) == 2
+        stated_kind = claim["statement"]["kind"] if claim["version"] == 5 else "decision"
+        if stated_kind == "decision":
+            decided += bool(upper[0] < 0) and len(claim["rivals"]) == 2
+        else:
+            decided += bool(upper[0] < (0 if stated_kind == "label" else np.inf)) and claim["ball"]["half"] is None
     if len({one["certificate"] for one in listed}) != len(listed):
         return "a certificate is listed twice"
     found = _VERDICT.fullmatch(verdict)
@@ -310,16 +323,16 @@ def false_statement(members: Members, verdict: str, proven: int, said: str) -> s
     if found is None or found.groups() != stated_counts or proven != decided:
         return f"the verdict is {verdict!r}, the certificates say {stated_counts}"
     rows = list(csv.DictReader(io.StringIO(members["claims.csv"].decode())))
-    in_tables = sum(row["decision_proven"] == "yes" for row in rows)
-    also = sum(bool(row.get("decision_proven")) for row in json.loads(members["claims.json"]))
+    columns = ("decision_proven", "statement_proven")
+    in_tables = sum(row.get(name) == "yes" for row in rows for name in columns)
+    also = sum(bool(row.get(name)) for row in json.loads(members["claims.json"]) for name in columns)
     if (in_tables, also, len(rows)) != (decided, decided, len(samples)):
         return f"the tables have {len(rows)} rows, {in_tables} and {also} decisions proven: there are {decided}"
-    return _unnamed(members, said)
+    return _unnamed(members, honest, said)
 
 
-def _unnamed(members: Members, said: str) -> str:
+def _unnamed(members: Members, honest: Members, said: str) -> str:
     """A member that is new or differs, although nothing that it follows from does, and that no line names."""
-    honest = base()
     changed = [name for name in members if members[name] != honest.get(name)]
     sources = [
         name for name in changed if name.startswith(("certificates/", "inputs/", "model/")) or name in _STATED[:2]

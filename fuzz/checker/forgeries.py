@@ -12,7 +12,7 @@ import io
 import json
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
@@ -609,13 +609,21 @@ def sealed(one: Bundle) -> Bundle:
 def forged(seed: int) -> tuple[Bundle, tuple[str, ...]]:
     """A base with one to three changes, mostly with its hashes in order."""
     draw = Draw("forgery", seed)
-    one, names = base(draw.whole(0, BASES - 1)), list[str]()
+    one, names = with_changes(draw, base(draw.whole(0, BASES - 1)), CHANGES)
+    if not one.packed and draw.chance(0.8):
+        one = sealed(one)
+    return one, names
+
+
+def with_changes(draw: Draw, one: Bundle, changes: Mapping[str, Change]) -> tuple[Bundle, tuple[str, ...]]:
+    """A certificate with one to three changes, and their names."""
+    names = list[str]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         while len(names) < draw.pick([1, 1, 2, 3]):
-            name = draw.pick(sorted(CHANGES))
+            name = draw.pick(sorted(changes))
             try:
-                one = CHANGES[name](draw, one)
+                one = changes[name](draw, one)
             except Exception:  # the change does not fit what earlier ones left
                 if names:
                     break
@@ -623,8 +631,6 @@ def forged(seed: int) -> tuple[Bundle, tuple[str, ...]]:
             names.append(name)
             if one.packed:
                 break
-    if not one.packed and draw.chance(0.8):
-        one = sealed(one)
     return one, tuple(names)
 
 

@@ -190,21 +190,8 @@ def sealed(one: Bundle) -> Bundle:
 def forged(seed: int) -> tuple[Bundle, tuple[str, ...]]:
     """A base with one to three changes, mostly with its hashes in order."""
     draw = Draw("property", seed)
-    one, names = base(draw.whole(0, BASES - 1)), list[str]()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        while len(names) < draw.pick([1, 1, 2, 3]):
-            name = draw.pick(sorted(CHANGES))
-            try:
-                one = CHANGES[name](draw, one)
-            except Exception:  # the change does not fit what earlier ones left
-                if names:
-                    break
-                continue
-            names.append(name)
-            if one.packed:
-                break
-    return (sealed(one) if not one.packed and draw.chance(0.8) else one), tuple(names)
+    one, names = forgeries.with_changes(draw, base(draw.whole(0, BASES - 1)), CHANGES)
+    return (sealed(one) if not one.packed and draw.chance(0.8) else one), names
 
 
 # --- the truth ---

@@ -56,7 +56,7 @@ def claimed(row: int, bounds: list[float], lower: list[float] | None, **changes:
 def counted(claims: dict[int, Any], samples: list[dict[str, Any]]) -> SimpleNamespace:
     files = {"file_sha256": None, "certificate": "", "input": "", "reason": "none", "sample": ""}
     stated = [{**files, "label": None, "predicted": None, **one} for one in samples]
-    entries = [checker.entry(row, one, claims.get(row)) for row, one in enumerate(stated)]
+    entries = [checker.entry(row, one, claims.get(row), "decisions") for row, one in enumerate(stated)]
     return SimpleNamespace(**checker.figures(entries, [*claims.values()], stated))
 
 
@@ -142,7 +142,7 @@ def test_every_row_has_its_three_answers_on_both_pages(members: Members) -> None
 def test_every_figure_of_a_text_is_one_that_the_checker_puts_in(members: Members) -> None:
     known = json.loads(members["evidence.json"])
     names = {*known["figures"], *known["stated"], "first_certificate", "first_input", "samples_shown"}
-    for name, text in templates().items():
+    for name, text in (*templates().items(), *templates("outputs").items()):
         found = {match["named"] for match in string.Template.pattern.finditer(text.decode())}
         assert found <= (
             names if name != "templates/sample.html" else {"row", "name", "label", "word", "sentence", "facts", "shown"}

@@ -9,7 +9,7 @@ import numpy as np
 
 from proofmap.dossier.page_texts import templates
 from proofmap.proof import check as checker
-from tests.proof.making import BALL, members_of, mlp_file, npy, write
+from tests.proof.making import BALL, members_of, mlp_file, npy, output_members, write
 
 Members = dict[str, bytes]
 SETTING = {**BALL, "eps": "0.01", "domain": ["0.0", "1.0"]}
@@ -39,10 +39,36 @@ def small_dossier(folder: Path) -> Members:
         stated = {"sample": f"row-{row}", "file_sha256": None, "label": predicted, "predicted": predicted}
         samples.append({**stated, **files})
     samples.append({"sample": "row-3", "file_sha256": None, "label": None, "predicted": 0, "reason": REASON})
+    return _with_record(members, samples, "decisions")
+
+
+OUTPUTS: list[dict[str, Any]] = [  # the last label is not proven
+    {"kind": "output", "entries": [1], "reduce": None, "direction": "both", "centre": "0.1"},
+    {"kind": "label", "entry": 2, "on": False},
+    {"kind": "label", "entry": 2, "on": True},
+]
+
+
+def small_dossier_of_outputs(folder: Path) -> Members:
+    """The same with statements about outputs; sample 1 or 2 states a label in the wrong state."""
+    model = mlp_file(folder / "net.onnx", (4, 6, 5, 3), 7)
+    members, samples = {MODEL: model.read_bytes()}, []
+    for row, (values, fields) in enumerate(zip(POINTS, OUTPUTS, strict=True)):
+        made = output_members(model, np.array(values, np.float32), np.array([0, 1, 1, 2]), fields, SETTING)
+        files = {"certificate": f"certificates/{row}.proof", "input": f"inputs/{row}.npy"}
+        members[files["certificate"]] = write(folder / "a.proof", made).read_bytes()
+        members[files["input"]] = npy(np.array(values, np.float32))
+        samples.append({"sample": f"row-{row}", "file_sha256": None, "label": None, "predicted": None, **files})
+    samples.append({"sample": "row-3", "file_sha256": None, "label": None, "predicted": None, "reason": REASON})
+    return _with_record(members, samples, "outputs")
+
+
+def _with_record(members: Members, samples: list[dict[str, Any]], kind: str) -> Members:
+    """Add what the maker states, and everything that follows."""
     words = {"model": "net", "origin": "given.", "note": "", "versions": "1", "made": "Made on 1 March 2026"}
     ball = {"norm": "inf", "eps": 0.01, "domain": [0.0, 1.0], "half": None, "relative": False}
     run = {"data": {"samples": 4}, "job": {"ball": ball}, "versions": {}}
-    members |= {"samples.json": dumped({"stated": words, "samples": samples}), **templates()}
+    members |= {"samples.json": dumped({"stated": words, "samples": samples}), **templates(kind)}
     members["run/manifest.json"] = dumped({"run": run, "model": {"name": "net", "files": []}})
     members |= {"run/log.jsonl": b"", "check.py": Path(checker.__file__).read_bytes()}
     return derived(members)

@@ -183,5 +183,5 @@ def test_a_dossier_is_about_decisions(tmp_path: Path) -> None:
     x = checker.read_array(members[one["input"]])
     made = output_members(tmp_path / "net.onnx", x, np.zeros(x.shape, int), {**STATED, "entries": [0]}, BALL)
     members[one["certificate"]] = write(tmp_path / "o.proof", made).read_bytes()
-    with pytest.raises(checker.Rejected, match="it is about no decision, and a dossier is about decisions"):
+    with pytest.raises(checker.Rejected, match="it is about outputs, and the texts of this dossier are about"):
         checker.prove_dossier(members, model, stated["samples"])

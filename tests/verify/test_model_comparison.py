@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -49,6 +50,18 @@ def pooled() -> nn.Module:
     )
 
 
+def kinks() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 2),
+        nn.BatchNorm2d(3),
+        nn.LeakyReLU(0.1),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Hardtanh(-0.2, 0.3),
+        nn.Linear(3, 3),
+    )
+
+
 def jumping() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Hardshrink(0.3), nn.Linear(5, 3))
 
@@ -57,6 +70,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "dense": (dense, (1, 2, 3)),
     "deep": (lambda: dense(8, 8), (1, 2, 3)),
     "pooled": (pooled, (1, 3, 3)),
+    "kinks": (kinks, (1, 3, 3)),
     "gated": (Gated, (1, 2, 3)),
     "jumping": (jumping, (1, 2, 3)),
 }
@@ -111,19 +125,57 @@ def test_differences_at_points_of_the_ball_lie_in_the_intervals(name: str, chang
             assert bool((apart <= found.difference[..., 1] + 1e-12).all())
 
 
-@pytest.mark.parametrize("name", ["dense", "pooled"])
-def test_rigorous_intervals_contain_the_differences_of_float32(name: str) -> None:
-    first, second, x = pair(name, 1e-6)
+@pytest.mark.parametrize("name", ["dense", "deep", "pooled", "kinks"])
+@pytest.mark.parametrize("change", [0.0, 1e-6, 0.01])
+def test_rigorous_intervals_contain_the_differences_of_float32(name: str, change: float) -> None:
+    first, second, x = pair(name, change)
     found = pm.compare_models(first, second, x, BALL, rigorous=True)
     assert found.rigorous
+    assert found.related == (name != "pooled")  # changes of curves have no rule for rounding
     assert found.first.rigorous
     with torch.no_grad():
         for at in points(first, second, x, BALL):
             near = at.float()
             inside = BALL.at(x.double()).contains(near.double() - x.double(), 0.0)
-            apart = second(near).double() - first(near).double()
-            assert bool((found.difference[..., 0] <= apart)[inside].all())
-            assert bool((apart <= found.difference[..., 1])[inside].all())
+            for order in (None, 0, 1):  # the same networks with other orders of summation
+                apart = in_order(second, near, order) - in_order(first, near, None)
+                assert bool((found.difference[..., 0] <= apart)[inside].all())
+                assert bool((apart <= found.difference[..., 1])[inside].all())
+
+
+def in_order(model: nn.Module, x: Tensor, seed: int | None) -> Tensor:
+    """Return the float32 outputs of a network; with a seed, dense layers add their products one by one, shuffled."""
+    assert isinstance(model, nn.Sequential)
+    for layer in model:
+        if seed is None or not isinstance(layer, nn.Linear):
+            x = layer(x)
+            continue
+        total = torch.zeros(len(x), layer.out_features)
+        for k in torch.randperm(layer.in_features, generator=torch.Generator().manual_seed(seed)).tolist():
+            total = total + x[:, k : k + 1] * layer.weight[:, k]
+        x = total if layer.bias is None else total + layer.bias
+    return x.double()
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-3])
+def test_equal_networks_differ_by_their_roundings_alone(eps: float) -> None:
+    """Large terms cancel, at ties of the ReLUs too: the orders of summation decide the value that float32 computes."""
+    torch.manual_seed(5)
+    weight = torch.randn(6, 400) * 10
+    weight[:, 200:] = -weight[:, :200] + torch.randn(6, 200) * 1e-3
+    model = nn.Sequential(nn.Linear(400, 6, bias=False), nn.ReLU(), nn.Linear(6, 3)).eval()
+    model[0].weight.data, model[2].bias.data = weight, torch.full((3,), 5.0)
+    x = torch.rand(2, 200).repeat(1, 2)
+    found = pm.compare_models(model, model, x, pm.Ball(eps), rigorous=True)
+    most = torch.tensor(0.0, dtype=torch.float64)
+    with torch.no_grad():
+        for seed in range(40):
+            apart = in_order(model, x, seed) - in_order(model, x, None)
+            most = most.maximum(apart.abs().max())
+            assert bool((found.difference[..., 0] <= apart).all())
+            assert bool((apart <= found.difference[..., 1]).all())
+    assert float(most) > 1e-6  # the orders matter
+    assert found.related
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -147,10 +199,14 @@ def test_the_difference_network_computes_the_difference(name: str) -> None:
     torch.testing.assert_close(side_by_side(a, b)(x), torch.cat([a(x), b(x)], dim=1))
 
 
-def test_related_nodes_give_closer_intervals() -> None:
+@pytest.mark.parametrize("rigorous", [None, True])
+def test_related_nodes_give_closer_intervals(rigorous: bool | None) -> None:
     first, second, x = pair("deep", 0.001)
-    close = pm.compare_models(first, second, x, pm.Ball(0.5))
-    loose = pm.compare_models(first, second, x, pm.Ball(0.5), rigorous=True)
+    close = pm.compare_models(first, second, x, pm.Ball(0.5), rigorous=rigorous)
+    with patch("proofmap.verify.model_comparison.difference_network", return_value=None):
+        loose = pm.compare_models(first, second, x, pm.Ball(0.5), rigorous=rigorous)
+    assert close.related
+    assert not loose.related
     assert float(close.largest_difference.max()) < 0.1 * float(loose.largest_difference.max())
 
 

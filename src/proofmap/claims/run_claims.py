@@ -21,6 +21,7 @@ from proofmap.claims.claim import BoundClaim, ProvenBounds, Which, enclosing_box
 from proofmap.claims.claim_files import LIST, VnnlibFiles
 from proofmap.errors import FileError, InputError
 from proofmap.explainers.explained_ball import recorded_ball
+from proofmap.explainers.statements.explained_inputs import INPUTS
 from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
 from proofmap.registry import objective_of
@@ -124,15 +125,17 @@ class RunClaims:
     def _graph(self) -> Graph:
         """Return the network; raise InputError if it is not the network of the run."""
         about = self.results.about["model"]
-        return checked(self.model.network, torch.zeros(1, *about["shape"]), str(self.results.folder), about["sha256"])
+        x, inputs = torch.zeros(1, *about["shape"]), about.get(INPUTS)
+        return checked(self.model.network, x, str(self.results.folder), about["sha256"], inputs)
 
     def _recorded_ball(self, eps: float) -> Ball:
         """Return the recorded ball with a sample's radius."""
-        ball = recorded_ball({**self.results.about["job"]["ball"], "eps": eps})
+        recorded = self.results.about["job"]["ball"]
+        ball = None if INPUTS in recorded else recorded_ball({**recorded, "eps": eps})
         if ball is None:
             raise InputError(
-                f"{self.results.folder} does not contain its ball, expected one whose domain is two numbers: explain "
-                "its samples alone, by pm.EVA"
+                f"{self.results.folder} does not contain its ball, expected one input and a domain of two numbers: "
+                "explain its samples alone, by pm.EVA"
             )
         return ball
 

@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from proofmap.cli.options.shared_options import make_folder
+from proofmap.inputs.several_inputs import inputs_at
 from proofmap.sources import Model, Preparation, Rerun, rerun
 from proofmap.sources.sample_shapes import Array, planes
 
@@ -35,14 +36,21 @@ class Points:
     def keep(self, point: Tensor | None, stem: str, entry: dict[str, Any], *, picture: bool) -> dict[str, Any]:
         """Write the point (*shape), and return the entry with its files and the software that confirmed it.
 
-        The npy file can be an input of other commands. The picture is rounded to bytes.
+        The npy file can be an input of other commands; for several inputs it is an npz file. The picture is rounded to
+        bytes.
         """
         if point is None:
             return {**entry, "point": None, "picture": None, "confirmed_by": None}
         make_folder(self.folder)
-        file = self.folder / f"{stem}.npy"
-        np.save(file, values_of(point, self.model.preparation))
-        shown = _draw(file.with_suffix(".png"), point, self.model.preparation) if picture else None
+        if self.model.parts:
+            file, shown = self.folder / f"{stem}.npz", None
+            values = inputs_at(point[None], self.model.parts)
+            named = {part.name: value for part, value in zip(self.model.parts, values, strict=True)}
+            np.savez(file, **{name: value.cpu().numpy() for name, value in named.items()})  # type: ignore[arg-type]
+        else:
+            file = self.folder / f"{stem}.npy"
+            np.save(file, values_of(point, self.model.preparation))
+            shown = _draw(file.with_suffix(".png"), point, self.model.preparation) if picture else None
         whole = {**entry, "point": str(file), "picture": shown, "confirmed_by": self.run.by}
         file.with_suffix(".json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
         return whole

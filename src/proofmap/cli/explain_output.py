@@ -90,6 +90,11 @@ def _radius(e: Explanation) -> Any:
     return eps[0] if isinstance(eps, list) else eps
 
 
+def _radii(case: SampleInBall, e: Explanation) -> dict[str, Any]:
+    """Return the radius of each input by its name; None for one that stays fixed."""
+    return {name: _radius(e) if eps == "auto" else eps for name, eps in case.eps.items()}
+
+
 def record(case: SampleInBall, e: Explanation, model: Model, file: Path, picture: Path | None) -> dict[str, Any]:
     """Return a JSON record about an explained input."""
     sides = {"": e.overlap, **({} if e.opposite is None else {"opposite": e.opposite})}
@@ -107,9 +112,9 @@ def record(case: SampleInBall, e: Explanation, model: Model, file: Path, picture
         **({"level": e.settings["level"]} if e.guarantee == "probable" else {}),
         "certified": bool(e.proven),
         **({"rigorous": bool(e.settings.get("rigorous"))} if e.guarantee == "certified" else {}),
-        "eps": None if case.boxed else _radius(e),
+        "eps": None if case.boxed else _radius(e) if case.several is None else _radii(case, e),
         "norm": e.settings["norm"],
-        "domain": e.settings["domain"],
+        "domain": e.settings["domain"] if case.several is None else case.domain,
         "seconds": e.seconds,
         "file": str(file),
         "picture": None if picture is None else str(picture),

@@ -11,14 +11,15 @@ from typing import Any
 import typer
 
 from proofmap.cli import explain_certificates as certificates
-from proofmap.cli.explain_output import decided, line, origin, record, stems
+from proofmap.cli.explain_output import decided, line, origin, plain, record, stems
 from proofmap.cli.options import shared_options as o
 from proofmap.cli.options.model_and_inputs import Subject
 from proofmap.cli.options.samples_and_balls import SampleInBall, graphs, read_cases
 from proofmap.explainers import Explainer, Explanation
 from proofmap.explainers.auto import explain
+from proofmap.explainers.statements.explained_inputs import INPUT
 from proofmap.graph import Graph
-from proofmap.inputs.groups import Groups
+from proofmap.inputs.several_inputs import GroupsOfInputs
 from proofmap.registry import EXPLAINER_ENTRIES
 from proofmap.sources import Model
 from proofmap.text.wording import plural, smoothed, taken_off
@@ -72,6 +73,9 @@ class ExplainTask:
         file, picture = self.out / f"{stem}.proofmap", self.out / f"{stem}.map.png"
         whole.save(file)
         whole.plot().savefig(picture)
+        if case.several is not None:
+            for part in whole.inputs:
+                part.plot().savefig(self.out / f"{stem}.{plain(str(part.settings[INPUT]))}.map.png")
         return whole, file, picture
 
     def finish(self, method: str, records: Sequence[Mapping[str, Any]], as_json: bool) -> None:
@@ -92,10 +96,10 @@ def explain_by_method(
     explainers: dict[tuple[tuple[int, ...], int], Explainer] = {}
     records = []
     for case, stem in task.named_cases():
-        key = (case.shape, id(case.ball))
+        key = (case.shape, id(case.balls))
         if key not in explainers:
-            explainers[key] = EXPLAINER_ENTRIES[method].kind(task.networks[case.shape], case.ball, **settings)
-        explanation, entry = task.save(case, explainers[key].explain(case.x, task.target), stem)
+            explainers[key] = EXPLAINER_ENTRIES[method].kind(task.networks[case.shape], case.balls, **settings)
+        explanation, entry = task.save(case, explainers[key].explain(case.inputs, task.target), stem)
         lines = [line(case, explanation, task.model)]
         if certificate is not None:
             files, said = certificates.write(explanation, certificate)
@@ -119,12 +123,12 @@ def _print_notes(e: Explanation, records: Sequence[Mapping[str, Any]]) -> None:
         o.tell((o.ROUNDING_NOTE,))
 
 
-def explain_automatically(task: ExplainTask, groups: Groups, seconds: float, as_json: bool) -> None:
+def explain_automatically(task: ExplainTask, groups: GroupsOfInputs, seconds: float, as_json: bool) -> None:
     """Write a map of each sample, a proof if one fits the time limit, and print the reasons for both choices."""
     records = []
     for case, stem in task.named_cases():
-        network, domain = task.networks[case.shape], case.ball.domain
-        found = explain(network, case.x, target=task.target, groups=groups, domain=domain, seconds=seconds)
+        network, domain = task.networks[case.shape], case.limits
+        found = explain(network, case.inputs, target=task.target, groups=groups, domain=domain, seconds=seconds)
         _, entry = task.save(case, found.map, stem)
         proof = None if found.proof is None else task.save(case, found.proof, f"{stem}.proof")[1]
         records.append({**entry, "said": list(found.said), "proof": proof})

@@ -39,9 +39,9 @@ def _find(task: ExplainTask, found: Callable[[SampleInBall], Explanation], metho
                 "predicted": int(e.predicted),
                 "target": int(e.target),
                 "class": task.model.title(int(e.target)),
-                "eps": None if case.boxed else e.settings["eps"],
+                "eps": None if case.boxed else e.settings["eps"] if case.several is None else case.eps,
                 "norm": e.settings["norm"],
-                "domain": e.settings["domain"],
+                "domain": e.settings["domain"] if case.several is None else case.domain,
                 "rigorous": bool(e.settings.get("rigorous")),
                 **(reason_record(e) if e.contrast is None else contrast_record(e, task.model.title)),
                 "file": str(file),
@@ -72,10 +72,10 @@ def _found(task: ExplainTask, case: SampleInBall, settings: Mapping[str, Any], o
     """Return the explanation of a sample; raise InputError with its name if it has no sufficient set."""
     network = task.networks[case.shape]
     groups: Groups = settings["groups"]
-    first = Sufficient(network, case.ball, **settings)
+    first = Sufficient(network, case.balls, **settings)
     try:
         if order is None:
-            return first.explain(case.x, task.target)
+            return first.explain(case.inputs, task.target)
         scorer = as_attributor(order, network, ball=case.ball, groups=groups)
         scores = group_means(scorer.attribute(case.x, task.target), groups)
         return Sufficient(network, case.ball, order=scores, **settings).explain(case.x, task.target)

@@ -20,7 +20,8 @@ import numpy as np
 
 from proofmap.dossier.dossier_certificates import RunCertificates
 from proofmap.dossier.page_texts import maker_statements, member, templates
-from proofmap.errors import FileError
+from proofmap.errors import FileError, InputError
+from proofmap.explainers.statements.explained_inputs import INPUTS
 from proofmap.proof import check
 from proofmap.runs import Results
 from proofmap.runs.manifest import INDEX, MANIFEST, MASK
@@ -46,8 +47,9 @@ class Summary:
     """The figures of a dossier that the command prints."""
 
     certified: int  # samples with a certificate
-    proven: str  # decisions: "95 of 100 samples (95.0 %)"
+    proven: str  # "95 of 100 samples (95.0 %)"
     ball: str
+    kind: str  # what is proven: "decisions" or "statements about outputs"
 
 
 def dossier(
@@ -78,8 +80,8 @@ def dossier(
         model: certificates.model,
         "check.py": checker(),
         "samples.json": said,
-        **templates(),
-        **check.derive_members(model, words, samples, claims, templates()),
+        **templates(certificates.kind),
+        **check.derive_members(model, words, samples, claims, templates(certificates.kind)),
     }
     few = {name: _content(members[name]) for name in ("run/manifest.json", "check.py", model)}
     members["environment.json"] = _environment(few, [*claims.values()], len(samples), model, folder, out)
@@ -89,7 +91,7 @@ def dossier(
         with ProgressBar(len(claims), "checking", show=progress, unit="certificate") as bar:
             _prove(beside, folder, bar)
     counted = json.loads(_content(members["evidence.json"]))["figures"]
-    return Summary(counted["certified"], counted["proven"], counted["ball"])
+    return Summary(counted["certified"], counted["proven"], counted["ball"], check.COUNTED[certificates.kind])
 
 
 def checker() -> Path:
@@ -102,6 +104,12 @@ def checker() -> Path:
 
 def _finished(folder: Path) -> Results:
     results = Results.open(folder)
+    if INPUTS in results.about["model"]:
+        names = ", ".join(one["name"] for one in results.about["model"][INPUTS])
+        raise InputError(
+            f"{folder} is a run of several inputs ({names}), expected a run of one input: check its certificates one "
+            "by one"
+        )
     if not results.complete:
         raise FileError(
             f"{folder} is a run that is not finished, expected all of its {results.about['data']['samples']} samples: "
@@ -122,9 +130,15 @@ def _compare(results: Results, certificates: RunCertificates) -> None:
     targets, radii, inputs = results["target"], results["eps"], results.inputs
     for one in certificates.claimed:
         eps, statement = one.claim.stated["eps"], one.claim.statement
-        if not isinstance(statement, check.Decision):
-            raise FileError(f"{one.certificate} is about outputs, expected a decision: run again, into a new folder")
-        about: dict[str, tuple[Any, Any]] = {"target": (statement.target, targets[one.row])}
+        kind = check.kind_of(one.claim)
+        if kind not in check.COUNTED or kind != certificates.kind:
+            raise FileError(
+                f"{one.certificate} is about {kind}, expected {certificates.kind} as the first: run again, "
+                "into a new folder"
+            )
+        about: dict[str, tuple[Any, Any]] = {}
+        if isinstance(statement, check.Decision):
+            about["target"] = statement.target, targets[one.row]
         about |= {"eps": (check.radius(eps), radii[one.row])} if isinstance(eps, str) else {}
         about |= {} if inputs[one.row] is None else {"input": (one.claim.input, inputs[one.row])}
         for name, (claimed, found) in about.items():
@@ -177,7 +191,7 @@ def _prove(archive: Path, folder: Path, bar: ProgressBar) -> None:
             last = line.strip() or last
             if line.startswith("certificates/"):
                 bar.advance()
-    if process.returncode not in (0, 1) or " decisions proven, " not in last:  # it is 1 also if no decision is proven
+    if process.returncode not in (0, 1) or " proven, " not in last:  # it is 1 also if no decision is proven
         raise FileError(f"the certificates of {folder} do not hold, and no dossier is written: {last}")
 
 

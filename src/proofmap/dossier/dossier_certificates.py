@@ -14,7 +14,7 @@ from pathlib import Path
 from zipfile import BadZipFile
 
 from proofmap.errors import FileError
-from proofmap.proof.check import Claim, Rejected
+from proofmap.proof.check import Claim, Rejected, kind_of
 from proofmap.runs import Results
 from proofmap.runs.manifest import INDEX
 from proofmap.storage.hashing import hash_file
@@ -61,6 +61,11 @@ class RunCertificates:
         """True if the model's file was exported by the run, as its name tells."""
         return self.model.name == "network.onnx"
 
+    @property
+    def kind(self) -> str:
+        """The subject of all certificates: "decisions" or "outputs"."""
+        return kind_of(self.claimed[0].claim)
+
     @classmethod
     def open(cls, results: Results) -> RunCertificates:
         """Read the certificates of a run; raise FileError if a file has changed since the run."""
@@ -74,8 +79,8 @@ class RunCertificates:
         method = results.about["job"]["method"]
         if method in ("sufficient", "contrastive"):
             raise FileError(
-                f"the certificates of {folder} are about {method} sets, expected those of decisions for a dossier: run "
-                "with --method eva"
+                f"the certificates of {folder} are about {method} sets, expected those of decisions for a dossier, "
+                "from a run of the method 'eva'"
             )
         path = path_inside(folder, INDEX)
         if hash_file(path) != results.manifest.certificates:

@@ -32,9 +32,15 @@ _PAGES = {
 
 
 @cache
-def templates() -> dict[str, bytes]:
-    """Return the templates of the pages, by their names in the dossier."""
-    texts = tomllib.loads(files("proofmap.dossier").joinpath("evidence.toml").read_text(encoding="utf-8"))
+def templates(kind: str = "decisions") -> dict[str, bytes]:
+    """Return the templates of the pages, by their names in the dossier. kind: "decisions" or "outputs"."""
+    texts = _evidence("evidence.toml")
+    texts["outputs"] = kind == "outputs"
+    if texts["outputs"]:
+        other = {row["title"]: row for row in _evidence("evidence_of_outputs.toml")["rows"]}
+        for framework in texts["frameworks"]:
+            framework["rows"] = [row | other.pop(row["title"], {}) for row in framework["rows"]]
+        assert not other, f"no rows of these titles: {[*other]}"
     plain, html = _environment(autoescape=False), _environment(autoescape=True)
     html.filters["members"] = _code_names
     made = {}
@@ -42,6 +48,11 @@ def templates() -> dict[str, bytes]:
         page = (html if file.endswith(".html") else plain).get_template(file).render(texts)
         made[f"templates/{name}"] = f"{page.strip()}\n".encode()
     return made
+
+
+def _evidence(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads(files("proofmap.dossier").joinpath(name).read_text(encoding="utf-8"))
+    return found
 
 
 def _code_names(text: str) -> Markup:
@@ -67,9 +78,12 @@ def maker_statements(results: Results, certificates: RunCertificates, by: str | 
     """Return samples.json: texts for the pages, and each sample with its certificate or the reason why it has none."""
     samples, claimed = [], {one.row: one for one in certificates.claimed}
     labels = results["label"].tolist() if "label" in results.names else [-1] * len(results)
+    about_outputs = certificates.kind == "outputs"
     rows = zip(results.samples, results.files, labels, results["predicted"].tolist(), strict=True)
     for row, (name, file, label, predicted) in enumerate(rows):
         one: dict[str, Any] = {"sample": one_line(escape_surrogates(name)), "file_sha256": file}
+        if about_outputs:
+            label = predicted = -1  # outputs have no classes
         one |= {"label": None if label < 0 else label, "predicted": None if predicted < 0 else predicted}
         if row in claimed:
             files = {"certificate": member("certificates", claimed[row]), "input": member("inputs", claimed[row])}

@@ -17,21 +17,22 @@ from proofmap.proof.make_certificate import (
     ModelFile,
     certify,
     certify_changes,
+    comparable,
+    in_units_of,
     splits,
+    with_objective,
 )
 from proofmap.proof.never_weaker import Explained, ExplainedSet, ExplainedSize
-from proofmap.proof.output_statement import OutputStatement, ends_in_sigmoid, model_graph, without_last_sigmoid
+from proofmap.proof.output_statement import without_last_sigmoid
 from proofmap.proof.proof_tree import Growth, growth_for
 from proofmap.proof.sufficient_statement import SufficientStatement
 from proofmap.reasons.contrasts.contrast import Contrast
 from proofmap.reasons.reason import Reason
 from proofmap.runtime.progress_bar import ProgressBar
-from proofmap.verify.objectives import Label, Output, objective_graph, read_objective
+from proofmap.verify.objectives import Label, read_objective
 from proofmap.verify.overlap import Overlap
 
-_OUTPUT_GAP = 0.005  # share of the largest change of an output: the gap at which trees stop
 LEAVES_OF_SETS = 4096  # parts of a ball; the free groups of a sufficient set leave little room, so that trees are large
-_LEAST_OUTPUT_GAP = 1e-9  # in the output's unit; an output that cannot change has no gap
 
 
 def certificate(
@@ -58,15 +59,7 @@ def certificate(
     around = ball if half is None else replace(ball, half=half)
     objective = read_objective(e.settings.get("objective", "margin"))
     subject = CertificateSubject(graph, e.x, around, e.mask, e.scores.shape[1], int(overlap.target), rival)
-    if isinstance(objective, Output):
-        assert overlap.value is not None
-        stated = OutputStatement.of_output(objective, graph, float(overlap.value))
-        subject = replace(subject, graph=model_graph(graph), output=stated)
-    elif isinstance(objective, Label):
-        stated = OutputStatement.of_label(objective, graph, subject.target)
-        subject = replace(subject, graph=model_graph(graph), output=stated)
-    else:
-        subject = replace(subject, graph=objective_graph(graph, objective))
+    subject = with_objective(subject, objective)
     within = e.settings.get("within")
     assert within is None or isinstance(within, int | float)
     if e.reason is not None:
@@ -81,11 +74,8 @@ def certificate(
     growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(bent))
     if growth is not None and subject.sets is not None:
         growth = Growth(LEAVES_OF_SETS if leaves is None else leaves, seconds)
-    if growth is not None and subject.output is not None:  # outputs have units of their own
-        growth = replace(growth, gap=max(_OUTPUT_GAP * (explained.full - explained.nominal), _LEAST_OUTPUT_GAP))
-    compared: Explained | None = explained
-    if isinstance(objective, Label) and ends_in_sigmoid(subject.graph):
-        compared = None  # the explanation bounds the input of the sigmoid, and the certificate the probability
+    growth = in_units_of(subject, explained, growth)
+    compared = comparable(subject, objective, explained)
     points = None if overlap.points is None or subject.sets is not None else overlap.points[0]
     model = Certified.of(subject.graph, file)
     with ProgressBar(1, "certificate", show=progress, unit="certificate") as bar, bar.work():

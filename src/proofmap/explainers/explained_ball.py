@@ -47,6 +47,13 @@ def _numbers(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     try:
-        return torch.tensor(value, dtype=torch.float64)
+        return torch.tensor(_finite_or_not(value), dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"got a ball with {str(value)[:60]}, expected numbers: no explainer wrote this") from None
+
+
+def _finite_or_not(value: Any) -> Any:
+    """Return nested lists with infinities as numbers: JSON holds them as texts."""
+    if isinstance(value, list):
+        return [_finite_or_not(entry) for entry in value]
+    return float(value) if value in ("inf", "-inf") else value

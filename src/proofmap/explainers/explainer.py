@@ -234,7 +234,7 @@ class Explainer(CaptumCall):
             joined = join_inputs(self.model, x)
             stated = self.for_joined(joined, groups)
             found = stated._explain(joined.x, target, stated.groups, show, batch)
-            return with_inputs(found, None if joined.is_one else joined.record(self.ball))
+            return with_inputs(found, None if joined.is_one else record_of_inputs(joined, self.ball))
         x = as_samples(x, self.model).detach()
         if self.ball is None:
             stated = replace(self, ball=default_ball_with_warning(x, type(self).__name__))
@@ -347,6 +347,15 @@ class Explainer(CaptumCall):
             radius = certified_radius(graph, x, bounds=self.bounds, memory=self.memory, progress=False, **asked)
         _LOG.debug("radius 'auto': from %g to %g", float(radius.min()), float(radius.max()))
         return replace(ball, eps=radius)
+
+
+def record_of_inputs(joined: JoinedInputs, balls: Any) -> list[dict[str, Any]]:
+    """Return the names, shapes, roles and balls of several inputs, as an explanation records them."""
+    entries = joined.record(balls)
+    for entry, ball in zip(entries, balls, strict=True):
+        if ball is not None:
+            entry["ball"] = settings_to_json({"ball": ball}, MAX_RECORDED_ENTRIES)
+    return entries
 
 
 def changed_settings(settings: Any, names: Iterable[str]) -> dict[str, str]:

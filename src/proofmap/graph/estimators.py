@@ -115,7 +115,10 @@ def _classifier(estimator: Any) -> nn.Module:
     if _is_instance(estimator, "RegressorMixin"):
         return _regressor(estimator)
     if not isinstance(estimator.classes_, np.ndarray) or _is_multilabel(estimator):
-        raise InputError(f"from_sklearn got {_name(estimator)} of several labels at once, expected one class a row")
+        raise InputError(
+            f"from_sklearn got {_name(estimator)} of several labels at once, expected one class a row: fit "
+            "sklearn.multioutput.MultiOutputClassifier, and convert one of its estimators_"
+        )
     if _is_instance(estimator, "MLPClassifier"):
         layers = [_linear(weight.T, bias) for weight, bias in zip(estimator.coefs_, estimator.intercepts_, strict=True)]
         inner = [part for layer in layers[:-1] for part in (layer, _ACTIVATION_MODULES[estimator.activation]())]

@@ -23,6 +23,7 @@ from proofmap.inputs.several_inputs import (
     FIXED,
     MOVES,
     InputPart,
+    inputs_at,
     is_several,
     join_balls,
     join_domains,
@@ -111,10 +112,7 @@ class JoinedInputs:
 
     def inputs_at(self, z: Tensor) -> tuple[Tensor, ...]:
         """Return the inputs (N, *shape) at joined vectors, with the values of constants."""
-        found = iter((z,) if self.is_one else split_tensor(z, self.parts))
-        return tuple(
-            next(found) if part.constant is None else part.constant.expand(len(z), *part.shape) for part in self.parts
-        )
+        return (z,) if self.is_one else inputs_at(z, self.parts)
 
     def like(self, given: Any, z: Tensor) -> Any:
         """Return the parts as the inputs were given: a dictionary by name, or a tuple."""

@@ -148,6 +148,7 @@ OPERATIONS: dict[str, Operation] = {
 WEIGHTED = frozenset(name for name, operation in OPERATIONS.items() if operation.linear == "weighted")
 UNSIGNED = frozenset(name for name, operation in OPERATIONS.items() if operation.linear == "unsigned")
 LINEAR = WEIGHTED | UNSIGNED
+ROUNDED = "rounded"  # attribute of a difference: the two nodes whose rounding errors it has (`rewrite.model_pair`)
 PLAIN = frozenset(name for name, operation in OPERATIONS.items() if operation.plain)
 
 

@@ -69,6 +69,15 @@ def split_tensor(z: Tensor, parts: Sequence[InputPart]) -> list[Tensor]:
     return [piece.unflatten(-1, part.shape) for piece, part in zip(pieces, moving, strict=True)]
 
 
+def inputs_at(z: Tensor, parts: Sequence[InputPart]) -> tuple[Tensor, ...]:
+    """Return all inputs (N, *shape) at joined vectors (N, d), with the values of constants."""
+    found = iter(split_tensor(z, parts))
+    return tuple(
+        next(found) if part.constant is None else part.constant.to(z.device).expand(len(z), *part.shape)
+        for part in parts
+    )
+
+
 def of_parts(given: Any, parts: Sequence[InputPart], what: str) -> list[Any]:
     """Return the entries of a tuple for the parts of the joined vector; those of constants must be None."""
     if not isinstance(given, tuple | list) or len(given) != len(parts):
@@ -117,6 +126,18 @@ def join_balls(balls: Any, values: Sequence[Tensor], parts: Sequence[InputPart])
     if alone and isinstance(eps, Tensor) and eps.ndim > 1:
         eps = eps.reshape(-1)
     return Ball(eps, first.norm, domain, first.half, first.relative, tuple(blocks))
+
+
+def check_values(balls: Sequence[Ball | None], z: Tensor, parts: Sequence[InputPart]) -> None:
+    """Raise InputError for joined vectors with values outside the domain of an input."""
+    values = iter(split_tensor(z, parts))
+    for part, ball in zip(parts, balls, strict=True):
+        value = None if part.constant is not None else next(values)
+        if value is not None:
+            try:
+                replace(ball or Ball(0.0), eps=0.0).at(value)
+            except InputError as error:
+                raise InputError(f"input {part.name!r}: {error}") from error
 
 
 def _check_balls(moving: Sequence[Any]) -> None:

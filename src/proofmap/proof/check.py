@@ -1466,11 +1466,15 @@ class OutputLimit(NamedTuple):
         """The number that is a step from the centre."""
         return number(step if math.isinf(step) else self.middle + Fraction(step), rounding, 6)
 
+    def in_words(self, most: float) -> str:
+        """What the outputs are, where all rows are at most this."""
+        return f"{self.name} is {self.limits(most)}"
+
     def verdict(self, claim: Claim) -> str:
         """Word what a proven claim says about the outputs."""
         for kind, (where, after) in enumerate((("", BOTH), (" over the reals only, NOT in float32", ""))):
             if claim.decided(kind):
-                says = f"{self.name} is {self.limits(claim.upper(kind))} for every input {within([claim])}"
+                says = f"{self.in_words(claim.upper(kind))} for every input {within([claim])}"
                 return f"Proven{where}: {says}. {after}".rstrip()
         return f"NOT proven: no limit of {self.name} is claimed. {CORRECT}"
 
@@ -2534,11 +2538,18 @@ TEXTS = {  # SHA-256 of the pages without their figures, as Proofmap has them: o
     "templates/report.html": "1b41333b9bc3a92a2865f649271b50287d9498fc5fe93aa568ba39f3fa04708e",
     "templates/sample.html": "1023cf6a1dd95d04402e80b6ac220724eaabd64cc8441e49cc84582e56a7c584",
 }
-COLUMNS = (
-    *("row", "sample", "file_sha256", "label", "target", "rivals", "norm", "eps", "domain", "half", "relative"),
-    *("groups", "decision_proven", "ao_at_most", "ao_at_least", "pairs_ordered", "certificate", "input"),
-    *("input_sha256", "no_certificate"),
-)
+TEXTS_OF_OUTPUTS = {  # the same of a dossier about outputs and labels
+    "templates/README.txt": "069cd3f5765d268fc9986d781c47421fd8748d8a6bbc5755fdffa9cfbb1dbfbd",
+    "templates/evidence.html": "836c3efb10e18703ac76335de763774b181be44fc77f7797a24ae8178fb59bae",
+    "templates/evidence.md": "4f47a5882b944d68d53516ed113124e43c72dde69f6a45e99cd1c031aa35461d",
+    "templates/report.html": "b11779b3b5dcc69682e99f99b3c8f0b725081b91a322ad4fc2557040029c4bc4",
+    "templates/sample.html": "1023cf6a1dd95d04402e80b6ac220724eaabd64cc8441e49cc84582e56a7c584",
+}
+ABOUT = {  # the columns of claims.csv that tell what a claim is about, and its name for a row's ends
+    "decisions": (("target", "rivals"), "ao", "decision"),
+    "outputs": (("statement", "entries", "reduce", "direction", "centre"), "row", "statement"),
+}
+COUNTED = {"decisions": "decisions", "outputs": "statements about outputs"}  # what a verdict counts
 RECORD = "run/certificates/index.json"
 MEMBER = re.compile(  # every name that a dossier may have: nothing else can be in it, or be unpacked from it
     r"manifest\.json|samples\.json|claims\.(csv|json)|evidence\.(json|html|md)|report\.html|README\.txt|environment\.json"
@@ -2547,6 +2558,18 @@ MEMBER = re.compile(  # every name that a dossier may have: nothing else can be 
     re.ASCII,
 )
 FORMULA = re.compile(r"'|[\t\r\n]|\s*[=+\-@＝＋－＠]")  # a text that a spreadsheet computes, wide signs too
+
+
+def kind_of(claim: Claim) -> str:
+    """Which texts a dossier about such claims has."""
+    if isinstance(claim.statement, GroupSets):
+        return "sets"
+    return "decisions" if isinstance(claim.statement, Decision) else "outputs"
+
+
+def is_proven(claim: Claim) -> bool:
+    """Whether a dossier counts the claim: the decision, or on a whole ball the statement about outputs."""
+    return claim.decision if kind_of(claim) == "decisions" else claim.ball["half"] is None and claim.decided(0)
 
 
 def hash_of(data: bytes) -> str:
@@ -2577,23 +2600,33 @@ def listing(samples: list[dict[str, Any]], model: str) -> list[dict[str, str]]:
     return [{"certificate": one["certificate"], "model": model, "input": one["input"]} for one in certified]
 
 
-def entry(row: int, one: dict[str, Any], claim: Claim | None) -> dict[str, Any]:
+def columns(kind: str) -> list[str]:
+    """The columns of claims.csv."""
+    about, ends, what = ABOUT[kind]
+    ball = ("norm", "eps", "domain", "half", "relative", "groups")
+    rest = ("pairs_ordered", "certificate", "input", "input_sha256", "no_certificate")
+    proven = (f"{what}_proven", f"{ends}_at_most", f"{ends}_at_least")
+    return ["row", "sample", "file_sha256", "label", *about, *ball, *proven, *rest]
+
+
+def entry(row: int, one: dict[str, Any], claim: Claim | None, kind: str) -> dict[str, Any]:
     """One sample in claims.json; without a certificate, nothing is claimed."""
-    known = {"row": row, **{name: one[name] for name in ("sample", "file_sha256", "label")}}
+    (about, ends, what), known = ABOUT[kind], {name: one[name] for name in ("sample", "file_sha256", "label")}
     if claim is None:
-        return {**known, "decision_proven": False, "no_certificate": one["reason"]}
+        return {"row": row, **known, f"{what}_proven": False, "no_certificate": one["reason"]}
     (most, least), (near, met) = claim.ends[0], claim.ends[-1]
+    words = {"statement": claim.statement.in_words(claim.upper(0))} if kind == "outputs" else {}
     return {
+        "row": row,
         **known,
-        "target": claim.statement.target,
-        "rivals": claim.statement.rivals,
+        **{name: words.get(name) or getattr(claim.statement, name) for name in about},
         **{name: claim.ball[name] for name in ("norm", "eps", "domain", "half", "relative")},
         "groups": claim.groups or None,
-        "decision_proven": claim.decision,
-        "ao_at_most": float(most[0]),
-        "ao_at_least": None if least is None else float(least[0]),
-        "ao_at_most_group_frozen": most[1:].tolist() or None,
-        "ao_at_least_group_frozen": None if least is None else least[1:].tolist() or None,
+        f"{what}_proven": is_proven(claim),
+        f"{ends}_at_most": float(most[0]),
+        f"{ends}_at_least": None if least is None else float(least[0]),
+        f"{ends}_at_most_group_frozen": most[1:].tolist() or None,
+        f"{ends}_at_least_group_frozen": None if least is None else least[1:].tolist() or None,
         "pairs_ordered": 0 if met is None else int(pairs(near, met).sum()),
         "certificate": one["certificate"],
         "input": one["input"],
@@ -2615,15 +2648,20 @@ def share(part: int, whole: int, of: str) -> str:
     return f"{part} of {whole} {of}{'' if whole == 1 else 's'}" + (f" ({1000 * part // whole / 10} %)" if whole else "")
 
 
+def count(kind: str, proven: int, whole: int) -> str:
+    """How many claims are proven."""
+    return f"{proven} of {whole} {COUNTED[kind]} proven, {whole - proven} not proven"
+
+
 def figures(entries: list[dict[str, Any]], claims: list[Claim], samples: list[dict[str, Any]]) -> dict[str, Any]:
     """What the pages count."""
-    proven = [each for each in entries if each["decision_proven"]]
+    proven = [each for each in entries if each.get("decision_proven") or each.get("statement_proven")]
     labelled = [one for one in samples if one["label"] is not None]
-    right = [each for each in proven if each["label"] == each["target"]]
+    right = [each for each in proven if each["label"] is not None and each["label"] == each.get("target")]
     correct = [one for one in labelled if one["label"] == one["predicted"]]
     sided = [claim for claim in claims if claim.ends[0][1] is not None]
     return {
-        "verdict": f"{len(proven)} of {len(entries)} decisions proven, {len(entries) - len(proven)} not proven",
+        "verdict": count(kind_of(claims[0]), len(proven), len(entries)),
         "samples": len(entries),
         "certified": len(claims),
         "distinct": len({claim.input for claim in claims}),
@@ -2648,12 +2686,13 @@ def derive_members(
     model: str, words: dict[str, str], samples: list[dict[str, Any]], claims: dict[int, Claim], texts: dict[str, bytes]
 ) -> dict[str, bytes]:
     """The tables, the figures and the pages of a dossier, from the claims of its rows and the texts of the pages."""
-    entries = [entry(row, one, claims.get(row)) for row, one in enumerate(samples)]
+    kind = kind_of(next(iter(claims.values())))
+    entries = [entry(row, one, claims.get(row), kind) for row, one in enumerate(samples)]
     counted: dict[str, Any] = {"model_member": model, **figures(entries, [*claims.values()], samples)}
     table = io.StringIO(newline="")
-    rows = csv.DictWriter(table, COLUMNS, lineterminator="\n")
+    rows = csv.DictWriter(table, columns(kind), lineterminator="\n")
     rows.writeheader()
-    rows.writerows({name: cell(each[name]) for name in COLUMNS if name in each} for each in entries)
+    rows.writerows({name: cell(each[name]) for name in columns(kind) if name in each} for each in entries)
     first = listing(samples, model)[0]
     given = {**words, **counted, "first_certificate": first["certificate"], "first_input": first["input"]}
     card = string.Template(texts["templates/sample.html"].decode())
@@ -2677,7 +2716,7 @@ def shown_sample(each: dict[str, Any], claim: Claim | None) -> dict[str, str]:
     if claim is not None:
         told, shown = claim.statement.verdict(claim), pictures(claim)
         facts = {
-            "Decision": f"class {claim.statement.target}",
+            **({"Decision": f"class {claim.statement.target}"} if kind_of(claim) == "decisions" else {}),
             **{f"Bounds {where}": "; ".join(lines).replace("<=", "≤") for where, lines in bounds(claim).items()},
             "Order of groups": ranking(claim),
             "Input": f"{each['input']}, shape {[*claim.x.shape]}",
@@ -2685,7 +2724,7 @@ def shown_sample(each: dict[str, Any], claim: Claim | None) -> dict[str, str]:
             "Certificate": each["certificate"],
         }
     items = "\n".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in facts.items())
-    word = "Proven" if each["decision_proven"] else "Undecided"
+    word = "Proven" if each.get("decision_proven") or each.get("statement_proven") else "Undecided"
     texts = {"row": str(each["row"]), "name": each["sample"], "label": label, "sentence": told, "word": word}
     return {**{name: html.escape(text) for name, text in texts.items()}, "facts": items, "shown": shown}
 
@@ -2830,33 +2869,44 @@ def read_dossier(path: Any) -> tuple[dict[str, bytes], str, dict[str, str], list
         words, samples = read_samples(members["samples.json"])
     model = check_structure(members, certificates, files, samples)
     require({name for name in members if name.startswith("templates/")} == {*TEXTS}, "templates/ has other members")
-    for name, known in TEXTS.items():
-        good = hash_of(members[name]) == known
-        require(good, f"{name} is not a text that this checker knows: {right}")
+    known = TEXTS_OF_OUTPUTS if _about_outputs(members) else TEXTS
+    for name, sha256 in known.items():
+        require(hash_of(members[name]) == sha256, f"{name} is not a text that this checker knows: {right}")
     return members, model, words, samples
+
+
+def _about_outputs(members: dict[str, bytes]) -> bool:
+    """Whether the texts are those of a dossier about outputs."""
+    name = "templates/README.txt"
+    return hash_of(members[name]) == TEXTS_OF_OUTPUTS[name]
 
 
 def prove_dossier(members: dict[str, bytes], model: str, samples: list[dict[str, Any]]) -> dict[int, Claim]:
     """The proven claims by rows; a line for each sample as it goes."""
     claims, inputs = dict[int, Claim](), dict[str, str]()
+    kind = "outputs" if _about_outputs(members) else "decisions"
     for row, one in enumerate(samples):
         if "reason" in one:
             say(f"sample {row}: NOT proven: it has no certificate; the maker states: {json.dumps(one['reason'])}")
             continue
         with _sentence(f"{one['certificate']}: "):
             claim = Claim.read(members[one["certificate"]], members[model], members[one["input"]]).prove()
-            require(isinstance(claim.statement, Decision), "it is about no decision, and a dossier is about decisions")
+            require(
+                kind_of(claim) == kind, f"it is about {kind_of(claim)}, and the texts of this dossier are about {kind}"
+            )
             first = inputs.setdefault(claim.input, one["input"])
             require(first == one["input"], f"its input {one['input']} holds the same values as {first}")
             other = claim.decision and one["predicted"] not in (None, claim.statement.target)
             require(not other, f"samples.json states that sample {row} is predicted as {one['predicted']}")
+            plain = kind == "decisions" or one["predicted"] is one["label"] is None
+            require(plain, f"samples.json states a class of sample {row}, and outputs have none")
         claims[row] = claim.lighter()
         say(f"{one['certificate']}: {claim.statement.verdict(claim)}")
     return claims
 
 
 def check_dossier(path: Any) -> tuple[str, int]:
-    """Prove a dossier's certificates again and compare all that follows; the verdict, and how many decisions hold."""
+    """Prove a dossier's certificates again and compare all that follows; the verdict, and how many claims hold."""
     with _sentence():
         members, model, words, samples = read_dossier(path)
     claims = prove_dossier(members, model, samples)
@@ -2874,9 +2924,12 @@ def check_dossier(path: Any) -> tuple[str, int]:
     stated = f"samples.json, 'run' and 'dossier' in environment.json, and most of run/manifest.json and {RECORD}"
     say(f"stated by the maker, not derived: {stated}")
     say(f"not checked, and nothing above depends on it: {', '.join(unchecked) or 'no member'}")
-    distinct, proven = len({claim.input for claim in claims.values()}), sum(claim.decision for claim in claims.values())
+    distinct, proven = (
+        len({claim.input for claim in claims.values()}),
+        sum(is_proven(claim) for claim in claims.values()),
+    )
     say(f"{len(samples)} samples, {len(claims)} certificates, {distinct} distinct inputs")
-    counts = f"{proven} of {len(samples)} decisions proven, {len(samples) - proven} not proven"
+    counts = count(kind_of(next(iter(claims.values()))), proven, len(samples))
     return f"{counts}; model SHA-256 {hash_of(members[model])}", proven
 
 
@@ -3448,7 +3501,7 @@ USAGE = """usage: {program} CERTIFICATE MODEL INPUT.npy
 
 Prove every number of a certificate again, or of all certificates of a dossier (a zip, or the folder that it was
 unpacked to). The first line, or for a dossier the last, is the verdict.
-Exit status: 0 all claims hold and the decision or other statement is proven (for a dossier: at least one decision); 1
+Exit status: 0 all claims hold and the decision or other statement is proven (for a dossier: at least one); 1
 something does not hold ("rejected: ..."), or the claims hold and decide nothing ("NOT proven: ..."), or a property is
 proven to be violated; 2 wrong usage."""
 

@@ -25,7 +25,13 @@ from proofmap.proof.certified_file import Certified, refusing
 from proofmap.proof.contrastive_statement import ContrastiveStatement
 from proofmap.proof.network_export import leak
 from proofmap.proof.never_weaker import Explained, ExplainedSize
-from proofmap.proof.output_statement import OutputStatement, with_rows, without_last_sigmoid
+from proofmap.proof.output_statement import (
+    OutputStatement,
+    ends_in_sigmoid,
+    model_graph,
+    with_rows,
+    without_last_sigmoid,
+)
 from proofmap.proof.pairwise_pools import in_maxima
 from proofmap.proof.proof_tree import Growth, Opened, grow
 from proofmap.proof.statement import Array, Asked
@@ -37,12 +43,15 @@ from proofmap.runtime.progress import part
 from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.unstable_units import build_units
 from proofmap.storage.hashing import versions
+from proofmap.verify.objectives import Label, Output, objective_graph
 
 __all__ = ["CertificateSubject", "Certified", "ModelFile", "certify", "splits"]
 
 _MAX_TREE_UNITS = 4096  # unstable units up to which trees grow by default; memory grows with the square
 _CLAIM_GRID = 2.0**-24  # claims are rounded to multiples with one spare step, for other orders of summation
 _LEAST_GRID_SCALE = 2.0**-16  # smaller outputs may follow from numbers that are not smaller
+_OUTPUT_GAP = 0.005  # share of the largest change of an output: the gap at which trees stop
+_LEAST_OUTPUT_GAP = 1e-9  # in the output's unit; an output that cannot change has no gap
 _MOST_ABOVE_HALF = 0.5 - 1e-9  # probabilities are kept away from 0 and 1, whose logits are infinite
 _ROUNDING_SHARE = 1.25  # trees grow until this share of the rounding errors of the first bound is left below the limit
 
@@ -96,6 +105,35 @@ class CertificateSubject:
         if self.sets is None or self.mask is None:
             return SampleBalls(family)
         return self.sets.balls(family, self.mask.to(family.x.device))
+
+
+def with_objective(subject: CertificateSubject, objective: object) -> CertificateSubject:
+    """Return the question about an output, a label or the decision. Changes of an output start at its value at x."""
+    graph = subject.graph
+    if isinstance(objective, Output):
+        with full_precision(subject.x.device), torch.no_grad():
+            value = float(objective_graph(graph, objective).to(subject.x.device, subject.x.dtype)(subject.x)[0, 0])
+        stated = OutputStatement.of_output(objective, graph, value)
+        return replace(subject, graph=model_graph(graph), output=stated)
+    if isinstance(objective, Label):
+        stated = OutputStatement.of_label(objective, graph, subject.target)
+        return replace(subject, graph=model_graph(graph), output=stated)
+    return replace(subject, graph=objective_graph(graph, objective))
+
+
+def in_units_of(subject: CertificateSubject, explained: Explained, growth: Growth | None) -> Growth | None:
+    """Return the limits of split trees with the gap of an output, which has a unit of its own."""
+    if growth is None or subject.output is None:
+        return growth
+    return replace(growth, gap=max(_OUTPUT_GAP * (explained.full - explained.nominal), _LEAST_OUTPUT_GAP))
+
+
+def comparable(subject: CertificateSubject, objective: object, explained: Explained) -> Explained | None:
+    """Return the bound that the certificate must reach. None for a label whose output is a probability.
+
+    The explanation bounds the input of the final sigmoid then, and the certificate the probability.
+    """
+    return None if isinstance(objective, Label) and ends_in_sigmoid(subject.graph) else explained
 
 
 def splits(graph: Graph) -> bool:

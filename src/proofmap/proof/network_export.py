@@ -43,8 +43,8 @@ def check_covered(graph: Graph) -> None:
     """Refuse a network that certificates do not cover."""
     if graph.dtype != torch.float32:
         raise InputError(
-            f"got a network in {graph.dtype}, expected float32: certificates are about what float32 runs; convert "
-            "model and inputs by .float(), and explain again"
+            f"got a network in {graph.dtype}, expected float32: certificates are about what float32 runs; convert the "
+            "module and its inputs by .float(), and explain again"
         )
     for node in _used(graph):
         why = _obstacle(graph, node)

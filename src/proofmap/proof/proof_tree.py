@@ -194,16 +194,17 @@ class _Grower:
 
         For an empty part they can be arbitrarily large and are rounded when stored, so smaller multiples are tried too.
         """
-        slopes, multipliers = kept[0][linear], kept[1]
+        at = linear.numpy()  # numpy reads a tensor of one number as that number
+        slopes, multipliers = kept[0][at], kept[1]
         solution, _, works = solve_leaf_lps(
             self.units, self.balls, self.units.rows.pick(row), x, torch.zeros_like(linear)
         )
-        best = self._values(row, x, self.opened.stored(slopes, multipliers[linear]))[:, 0]
+        best = self._values(row, x, self.opened.stored(slopes, multipliers[at]))[:, 0]
         for scale in (1.0, 2.0**-6, 2.0**-12):
             tried = (scale * solution).clamp(-6e4, 6e4).to(torch.float16).numpy()
             found = self._values(row, x, self.opened.stored(slopes, tried))[:, 0]
             lower = works & (found < best)
-            multipliers[linear[lower].numpy()] = tried[lower.numpy()]
+            multipliers[at[lower.numpy()]] = tried[lower.numpy()]
             best = torch.where(lower, found, best)
 
     def _values(self, row: Tensor, x: Interval, choice: ParameterChoice) -> Tensor:

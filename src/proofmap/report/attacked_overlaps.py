@@ -9,9 +9,11 @@ from proofmap.attack.pgd import attack
 from proofmap.errors import InputError, ProofmapError
 from proofmap.explainers import Explanation
 from proofmap.explainers.explained_ball import recorded_ball
+from proofmap.explainers.statements.explained_inputs import INPUTS, recorded_parts
 from proofmap.explainers.statements.explained_verdict import kind_of
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.opaque import opaque_node
+from proofmap.graph.torch.module_call import ModuleCall, called_by
 from proofmap.inputs.onehot_boxes import OneHotBoxes
 from proofmap.storage.hashing import hash_graph
 
@@ -19,8 +21,13 @@ GRADIENT_STEPS, RESTARTS = 20, 4  # the length of the PGD attack
 _ATTACK_BATCH = 16  # samples that are attacked together
 
 
-def checked(model: nn.Module | Graph, x: Tensor, name: str, expected: str) -> Graph:
-    """Return the graph of the model for inputs like x. Refuse a model other than the one that `name` explains."""
+def checked(model: nn.Module | Graph, x: Tensor, name: str, expected: str, inputs: Any = None) -> Graph:
+    """Return the graph of the model for inputs like x. Refuse a model other than the one that `name` explains.
+
+    inputs: the record of several inputs, whose joined vectors x are.
+    """
+    if inputs and isinstance(model, nn.Module):
+        model = called_by(model, ModuleCall(parts=recorded_parts(inputs), by_keyword=True))
     try:
         graph = as_graph(model, x)
     except ProofmapError as error:
@@ -43,7 +50,7 @@ def attacked(model: nn.Module | Graph, name: str, e: Explanation) -> Tensor | No
     The model must be the explained one. None if the overlap is not about the decision, if the file does not contain
     the ball, or if the model has no gradients.
     """
-    graph = checked(model, e.x, name, e.model_hash)
+    graph = checked(model, e.x, name, e.model_hash, e.settings.get(INPUTS))
     ball = recorded_ball(e.settings)
     part = opaque_node(graph)
     if kind_of(e) != "decision" or ball is None or (part is not None and not part[1].gradients):

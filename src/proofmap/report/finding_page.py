@@ -10,7 +10,7 @@ from proofmap.explainers.statements.explained_contrast import contrast_facts
 from proofmap.explainers.statements.explained_reason import reason_facts
 from proofmap.explainers.statements.proven_ranks import ranks, searched
 from proofmap.report.contrast_page import ContrastPage, contrast_claim, contrast_page
-from proofmap.report.finding_pictures import Maps, Place, ScoreBar, bars, columns_of, maps, places
+from proofmap.report.finding_pictures import Maps, Place, ScoreBar, bars, columns_of, maps_of_inputs, places
 from proofmap.report.finding_texts import Names, ball, claim, name_of, quantity, sources
 from proofmap.report.number_line import Axis
 from proofmap.report.reason_page import ReasonPage, reason_page
@@ -62,7 +62,8 @@ class Finding:
     axis: Axis
     signed: bool
     caption: str
-    maps: Maps | None
+    maps: Maps | None  # the panels of the only input, if it is an image
+    input_maps: list[tuple[str, Maps]]  # the images among the inputs: name, if there are several inputs, and panels
     places: list[tuple[Place, ScoreBar]]
     frozen: list[str]  # the headings of the columns with bounds of AO(B_u)
     intervals: bool  # whether the scores have proven intervals
@@ -79,7 +80,7 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, verdict: Ve
     kind, outcome = verdict.kind, verdict.outcome
     aim, title = name_of(int(e.target[0]), names), name_of(int(e.overlap.target[0]), names)
     sides = [_side(side, BALL_OF_FREE if kind == "reason" else None) for side in verdict.bounds]
-    largest = places(e, _TABLE_SCORES)
+    largest, panels = places(e, _TABLE_SCORES), maps_of_inputs(e, subject)
     note = rounding_note(bool(e.settings.get("rigorous"))) if e.guarantee == "certified" else ""
     return Finding(
         id=name,
@@ -99,7 +100,8 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, verdict: Ve
         axis=Axis.over([end for side in sides for end in side.ends()]),
         signed=e.signed,
         caption=_caption(e, kind, aim),
-        maps=maps(e, subject),
+        maps=panels[0][1] if panels and not panels[0][0] else None,
+        input_maps=panels,
         places=list(zip(largest, bars(largest), strict=True)),
         frozen=list(_frozen(e, len(largest[0].frozen))),
         intervals=searched(e),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from proofmap.explainers import Explanation
+from proofmap.explainers.statements.explained_inputs import INPUT, each_input, variable_names
 from proofmap.explainers.statements.proven_ranks import Ranks, is_sequence, ranks, searched
 from proofmap.plots.figure_look import colours
 from proofmap.plots.outline import outline
@@ -97,6 +98,16 @@ def maps(e: Explanation, name: str) -> Maps | None:
     )
 
 
+def maps_of_inputs(e: Explanation, name: str) -> list[tuple[str, Maps]]:
+    """Return the panels of an explanation of one sample: of each input that is an image, with its name if several."""
+    parts = each_input(e)
+    if len(parts) == 1:
+        found = maps(e, name)
+        return [] if found is None else [("", found)]
+    each = [(str(part.settings[INPUT]), maps(part, f"{part.settings[INPUT]} of {name}")) for part in parts]
+    return [(of_input, found) for of_input, found in each if found is not None]
+
+
 def gradient(signed: bool) -> str:
     """Return the colour scale as a CSS gradient."""
     scale = colours(signed)(np.linspace(0, 1, 17))
@@ -170,7 +181,10 @@ def places(e: Explanation, most: int) -> list[Place]:
 
 
 def columns_of(e: Explanation) -> Sequence[str] | None:
-    """Return the names of a table's columns, if the explanation has them."""
+    """Return the names of a table's columns, or of the variables of several inputs, if the explanation has them."""
+    names = variable_names(e)
+    if names is not None:
+        return names
     return e.origin.columns if e.x.ndim == 2 and e.origin is not None else None
 
 

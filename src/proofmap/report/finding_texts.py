@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from proofmap.explainers import Explanation
 from proofmap.explainers.explanation import Guarantee
+from proofmap.explainers.statements.explained_inputs import INPUTS
 from proofmap.explainers.statements.proven_ranks import ranks, searched
 from proofmap.report.attacked_overlaps import GRADIENT_STEPS, RESTARTS
 from proofmap.report.contrast_page import contrast_claim
@@ -13,7 +14,7 @@ from proofmap.report.reason_page import reason_claim
 from proofmap.text.guarantee_statements import Statements, statements
 from proofmap.text.output_wording import explained_output
 from proofmap.text.verdict import OverlapBounds, Verdict
-from proofmap.text.wording import capitalised, number, plural, quantity_of, radius, score_means, share
+from proofmap.text.wording import around, capitalised, number, plural, quantity_of, radius, score_means, share
 
 Names: TypeAlias = Sequence[str] | None  # names of the classes
 
@@ -94,6 +95,8 @@ def sources(side: OverlapBounds, ball: str | None = None) -> list[tuple[str, str
 
 def ball(settings: Mapping[str, Any], k: int, count: int) -> str:
     """Describe the ball of sample k of `count` in a sentence."""
+    if settings.get(INPUTS):
+        return f"All inputs of the product of one ball for each input: {around(settings, k, count)}."
     eps = settings.get("eps")
     if isinstance(eps, list) and len(eps) == count:
         eps = eps[k]

@@ -17,6 +17,7 @@ from torch import nn
 from proofmap.bench import Table
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation
+from proofmap.explainers.statements.explained_inputs import INPUTS
 from proofmap.graph import Graph
 from proofmap.report.attacked_overlaps import attacked, checked
 from proofmap.report.finding_texts import Names
@@ -68,7 +69,7 @@ def report(
     for name, results in runs:
         about = results.about["model"]
         if network is not None:
-            checked(network, torch.zeros(1, *about["shape"]), name, about["sha256"])
+            checked(network, torch.zeros(1, *about["shape"]), name, about["sha256"], about.get(INPUTS))
     from proofmap.report.finding_pictures import gradient  # imports matplotlib, which is slow
     from proofmap.report.network_data import networks_of
     from proofmap.report.panel import TEMPLATES, ReportData

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation
+from proofmap.explainers.statements.explained_inputs import input_roles, shapes_in_words
 from proofmap.explainers.statements.explained_verdict import verdict_of
 from proofmap.report.finding_page import Finding, finding_of
 from proofmap.report.finding_pictures import columns_of
@@ -189,7 +190,7 @@ def _subject(name: str, file: str, digest: str, e: Explanation, label: int | Non
         digest,
         shown,
         label,
-        " × ".join(map(str, e.x.shape[1:])),
+        shapes_in_words(e) if input_roles(e.settings) else " × ".join(map(str, e.x.shape[1:])),
         [*file_facts(() if source is None else source.files), values_digest(digest)],
         list(values)[:_TABLE_VALUES],
         e.x[0].numel(),

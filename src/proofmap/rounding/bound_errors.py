@@ -31,6 +31,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
+from proofmap.graph.ops import ROUNDED
 from proofmap.graph.receptive_fields import Shapes
 from proofmap.inputs.window_forms import WindowForms
 from proofmap.rounding.exact_arithmetic import ExactArithmetic
@@ -135,6 +136,15 @@ class RoundingErrors(ExactArithmetic):
 
     def interval_arithmetic(self, node: Node, inputs: list[Interval]) -> Interval:
         """Return the node's interval by interval arithmetic, widened by all rounding errors."""
+        found = self._own_interval(node, inputs)
+        if ROUNDED not in node.attributes:
+            return found
+        room = self._nodes.counterparts_error(node) + gamma(VALUE_ERRORS, self._nodes.unit) * magnitude(found)
+        room = self._nodes.round_up(room, 2)
+        return Interval(found.lower - room, found.upper + room)
+
+    def _own_interval(self, node: Node, inputs: list[Interval]) -> Interval:
+        """Return the interval of a node that is no difference of two others."""
         if node.op in COPIES:
             rule = RULES[node.op]
             assert isinstance(rule, Linear)

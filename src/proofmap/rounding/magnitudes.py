@@ -250,6 +250,22 @@ def _steps(rule: Round, node: Node, x: Interval) -> Magnitudes:
     return Magnitudes(None, torch.where(either, size, 0), torch.where(either, size, magnitude(y)))
 
 
+def _change(node: Node, x: Interval, z: Interval, d: Interval) -> Magnitudes:
+    """Bound y = f(z) - f(x) for a function of one bend or a maximum: nothing is rounded beside f itself.
+
+    The lines of y have slopes of at most the steepest slope of f, and its range has ends of at most |f| on x, z and d.
+    """
+    of = node.attributes["of"]
+    size = magnitude(x) + magnitude(z) + magnitude(d)
+    if of.op == "max_pool":
+        size = compute(of, size)
+    elif of.op == "leaky_relu":
+        size = size * of.weight.abs().clamp(min=1)
+    elif of.op == "clamp":
+        size = size + sum(abs(end) for end in (of.attributes["low"], of.attributes["high"]) if isfinite(end))
+    return Magnitudes(2 * size, 2 * size, 4 * size)
+
+
 def _sign(node: Node, x: Interval) -> Magnitudes:
     """Bound y = sign(x): lines cover the rounding of x, and y is -1, 0 or 1, without error."""
     y = signs.Sign().interval(node, x)
@@ -293,4 +309,8 @@ MAGNITUDES: dict[str, Callable[..., Magnitudes]] = {
     "round": partial(_steps, Round()),
     "floor": partial(_steps, Floor()),
     "sign": _sign,
+    "change": _change,
 }
+
+# Functions whose changes have known rounding errors, if the node names whose difference it is.
+CHANGED = frozenset({"relu", "leaky_relu", "abs", "clamp", "max_pool"})

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
+from proofmap.graph.ops import ROUNDED
 from proofmap.graph.receptive_fields import Shapes
 from proofmap.rounding.float32_sums import (
     FLOAT32_UNIT,
@@ -50,6 +51,7 @@ class NodeErrors:
         self._radii: dict[tuple[str, int], tuple[Tensor | None, Tensor]] = {}
         self._float32_errors: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
         self._interval_errors: dict[str, Tensor] = {}
+        self._counterpart_errors: dict[str, Tensor] = {}
 
     @property
     def state(self) -> BoundState:
@@ -83,12 +85,16 @@ class NodeErrors:
         every = 16 * self.tiny * (node.size + 1) * (1 + sums)
         if isinstance(RULES[node.op], Linear):
             radius = self._linear_error(node, products)
+            if radius is not None and ROUNDED in node.attributes:
+                radius = radius + self.counterparts_error(node)
         else:
             sizes: Magnitudes = MAGNITUDES[node.op](node, *inputs)
             count = LINE_ERRORS + self.offset_additions + sizes.terms
             radius = gamma(count, self.unit) * sizes.slopes
             radius = radius + gamma(self.additions(node.size) + count, self.unit) * sizes.biases
             radius = radius + value_error(self.state.graph, node, sizes, self.state.interval)
+            if ROUNDED in node.attributes:
+                radius = radius + self.counterparts_error(node)
             return self.round_up(radius, self.additions(node.size) + sizes.terms), every
         return radius if radius is None else self.round_up(radius, self.additions(node.size)), every
 
@@ -121,6 +127,29 @@ class NodeErrors:
                     node, inputs, self.round_up, self.unit, signed=signed
                 )
         return self._float32_errors[node.name]
+
+    def counterparts_error(self, node: Node) -> Tensor:
+        """Return the sum R_a + R_b (C, *shape) of the errors of both nodes whose difference a node is.
+
+        The values that float32 computes for both nodes differ by η_b - η_a more than the node's operation says.
+        """
+        if self._of is not None:
+            return self._of.counterparts_error(node)[self._case]
+        if node.name not in self._counterpart_errors:
+            total = torch.zeros_like(self.state.interval(node.inputs[0]).lower.flatten(1)[:, 0])
+            total = total.view(-1, *[1] * len(node.shape)).expand(-1, *node.shape)
+            for name in node.attributes[ROUNDED]:
+                part = self.state.graph[name]
+                if not part.inputs or part.op in COPIES:
+                    continue
+                if isinstance(RULES[part.op], Linear):
+                    total = total + self.float32_error(part)[0]
+                else:
+                    inputs = [self.state.interval(before) for before in part.inputs]
+                    sizes: Magnitudes = MAGNITUDES[part.op](part, *inputs)
+                    total = total + value_error(self.state.graph, part, sizes, self.state.interval)
+            self._counterpart_errors[node.name] = self.round_up(total, 2)
+        return self._counterpart_errors[node.name]
 
     def shapes(self, node: Node) -> Shapes:
         """Return the shapes of the inputs of a node."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from proofmap.errors import BoundError, RoundingError
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.ops import OPERATIONS
-from proofmap.rounding.magnitudes import MAGNITUDES
+from proofmap.graph.ops import OPERATIONS, ROUNDED
+from proofmap.rounding.magnitudes import CHANGED, MAGNITUDES
 from proofmap.rules import RULES, Linear
 from proofmap.rules.discontinuous import DiscontinuousFunction
 from proofmap.rules.scalar_lines import Scalar
@@ -63,6 +63,8 @@ def _curved(node: Node) -> bool:
 
 
 def _has_error_bound(node: Node) -> bool:
+    if node.op == "change":
+        return ROUNDED in node.attributes and node.attributes["of"].op in CHANGED
     return not node.inputs or isinstance(RULES.get(node.op), Linear) or (node.op in MAGNITUDES and not _jumps(node))
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +14,6 @@ import torch
 
 from proofmap.errors import InputError
 from proofmap.explainers.origin import Source
-from proofmap.inputs.ball import Ball
 from proofmap.runs.audit import find_faults
 from proofmap.runs.chunk import Array
 from proofmap.runs.manifest import MANIFEST, MASK, ChunkEntry, Manifest, chunk_file
@@ -27,6 +26,7 @@ from proofmap.runtime.progress_bar import ProgressBar, print_status
 from proofmap.sources import Model, Samples
 from proofmap.storage.hashing import digest, hash_values
 from proofmap.storage.resumable_folder import EventLog, check_same_work, locked, write_piece
+from proofmap.verify.objectives import Label
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,7 +62,9 @@ def run(
     order = _order(len(samples), limit, shuffle, seed)
     setup = Setup(model.graph(torch.zeros(1, *shape_of(samples, model))), job, seed)
     setup.check()
-    _check_labels(samples, order, setup.graph.classes)
+    if setup.about_outputs:
+        samples = Unlabelled(samples)
+    _check_labels(samples, order, setup.classes)
     certified_model = check_certifiable(setup) if certified else None
     about = _about(samples, model, setup, order, {"limit": limit, "shuffle": shuffle, "seed": seed})
     pieces = [order[start : start + job.chunk] for start in range(0, len(order), job.chunk)]
@@ -139,17 +141,54 @@ def _about(
 ) -> dict[str, Any]:
     """Return everything that the results depend on, as JSON."""
     names, labels = samples.names, samples.labels
+    columns = samples.columns if setup.variables is None else setup.variables
     return {
         **setup.about,
-        "model": {**setup.about["model"], "classes": None if model.classes is None else list(model.classes)},
+        "model": {**setup.about["model"], "classes": _titles(model, setup)},
         "data": {
             "samples": len(order),
             **selection,
-            "columns": None if samples.columns is None else list(samples.columns),
+            "columns": None if columns is None else list(columns),
             "names": digest(names[index] for index in order),
             "labels": None if labels is None else digest(str(labels[index]) for index in order),
         },
     }
+
+
+def _titles(model: Model, setup: Setup) -> list[str] | None:
+    """Return the names of the classes, or of the states of a label; None for an output."""
+    if isinstance(setup.objective, Label):
+        return [f"{setup.objective.text} off", f"{setup.objective.text} on"]
+    return None if model.classes is None or setup.about_outputs else list(model.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Unlabelled:
+    """Samples without their labels, which are classes and no outputs."""
+
+    samples: Samples
+    labels: None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The name of each sample."""
+        return self.samples.names
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The names of the variables."""
+        return self.samples.columns
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def read(self, index: int) -> torch.Tensor:
+        """Read one sample."""
+        return self.samples.read(index)
+
+    def source(self, index: int) -> Source:
+        """Return a sample's name and file."""
+        return self.samples.source(index)
 
 
 def _earlier_manifest(out: Path, about: dict[str, Any]) -> Manifest:
@@ -202,7 +241,7 @@ def _read_task(samples: Samples, setup: Setup, number: int, piece: Sequence[int]
     reasons: dict[int, str] = {}
     hashes: list[str | None] = []
     for row, index in enumerate(piece):
-        x = attempt(partial(_sample, samples, index, shape, setup.job.ball))
+        x = attempt(partial(_sample, samples, index, shape, setup))
         hashes.append(None if isinstance(x, Failure) else hash_values(torch.from_numpy(x)))
         if isinstance(x, Failure):
             reasons[row] = x.reason
@@ -228,11 +267,11 @@ def _file(samples: Samples, index: int) -> str | None:
     return source.files[0].sha256 if isinstance(source, Source) and source.files else None
 
 
-def _sample(samples: Samples, index: int, shape: tuple[int, ...], ball: Ball | None) -> Array:
+def _sample(samples: Samples, index: int, shape: tuple[int, ...], setup: Setup) -> Array:
     x = samples.read(index)
     if tuple(x.shape) != shape:
         raise InputError(f"the sample has the shape {tuple(x.shape)}, expected {shape}")
-    replace(ball or Ball(0.0), eps=0.0).at(x[None])  # raises InputError for invalid values
+    setup.check_values(x[None])
     values: Array = x.numpy()
     return values
 

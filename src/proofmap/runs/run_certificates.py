@@ -22,8 +22,18 @@ from proofmap.errors import BoundError, FileError, InputError, ProofmapWarning
 from proofmap.explainers.certified_explanation import LEAVES_OF_SETS, statement_of_changes, statement_of_sets
 from proofmap.proof.certificate import packed
 from proofmap.proof.contrastive_statement import ContrastiveStatement
-from proofmap.proof.make_certificate import CertificateSubject, Certified, certify, certify_changes, splits
+from proofmap.proof.make_certificate import (
+    CertificateSubject,
+    Certified,
+    certify,
+    certify_changes,
+    comparable,
+    in_units_of,
+    splits,
+    with_objective,
+)
 from proofmap.proof.never_weaker import Explained, ExplainedSet, ExplainedSize
+from proofmap.proof.output_statement import model_graph, without_last_sigmoid
 from proofmap.proof.proof_tree import Growth, growth_for
 from proofmap.proof.statement import Asked
 from proofmap.runs.chunk import Array
@@ -34,6 +44,7 @@ from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.sources import Samples
 from proofmap.storage.hashing import hash_file, hash_values
 from proofmap.storage.resumable_folder import EventLog, path_inside, read_log, write_piece, write_piece_once
+from proofmap.verify.objectives import Label
 
 _BOUND_ARRAYS = ("full", "nominal")
 _TREE_SECONDS = 60.0  # the time for one sample's trees
@@ -44,12 +55,13 @@ _CERTIFIED = ("eva", "sufficient", "contrastive")  # methods of runs with certif
 def check_certifiable(setup: Setup) -> Certified:
     """Raise InputError before any work if the job cannot be certified; return the ONNX file for the certificates."""
     job = setup.job
-    if job.method not in _CERTIFIED or job.settings.get("objective", "margin") != "margin":
+    of_outputs = job.method == "eva" and setup.about_outputs
+    if job.method not in _CERTIFIED or not (of_outputs or setup.objective == "margin"):
         raise InputError(
-            f"got certificates of {job.method}, expected {', '.join(_CERTIFIED)} and the objective 'margin': they are "
-            "about overlaps and sets"
+            f"got certificates of {job.method} with the objective {setup.objective!r}, expected "
+            f"{', '.join(_CERTIFIED)} and the objective 'margin', or eva and an output or a label"
         )
-    return Certified.of(setup.graph)
+    return Certified.of(model_graph(setup.graph) if setup.about_outputs else setup.graph)
 
 
 def write_certificates(
@@ -143,8 +155,10 @@ class _CertificateWriter:
         met = None if points is None else torch.from_numpy(points)
         settings, full, nominal = self.setup.job.settings, *(float(self.arrays[name][row]) for name in _BOUND_ARRAYS)
         explained = Explained(full, nominal, bool(settings.get("rigorous", False)))
-        growth = growth_for(explained, subject.groups, None, _TREE_SECONDS, self._searched, splits(self.setup.graph))
-        made = certify(subject, met, growth, self.model, explained)
+        bent = without_last_sigmoid(subject.graph) if isinstance(self.setup.objective, Label) else subject.graph
+        growth = growth_for(explained, subject.groups, None, _TREE_SECONDS, self._searched, splits(bent))
+        growth = in_units_of(subject, explained, growth)
+        made = certify(subject, met, growth, self.model, comparable(subject, self.setup.objective, explained))
         if made.shortfall is not None:
             warnings.warn(f"row {row}: {made.shortfall}", ProofmapWarning, stacklevel=2)
         return made.content
@@ -187,12 +201,12 @@ class _CertificateWriter:
                 f"{self.results.samples[row]} has changed since it was explained: the SHA-256 of its values was "
                 f"{self.inputs[row]} and is {found}; put it back, and run again"
             )
-        ball, mask = self.setup.job.ball, self.arrays["mask"]
-        assert ball is not None
+        mask = self.arrays["mask"]
         mine = torch.from_numpy(mask[row if len(mask) > 1 else 0][None].astype("int64"))
-        around, target = replace(ball, eps=float(self.arrays["eps"][row])), int(self.arrays["target"][row])
+        around = self.setup.ball_of(x, float(self.arrays["eps"][row]))
+        target = int(self.arrays["target"][row])
         subject = CertificateSubject(self.setup.graph, x, around, mine, self.arrays["scores"].shape[1], target)
-        return self._with_sets(row, subject)
+        return self._with_sets(row, with_objective(subject, self.setup.objective))
 
     @property
     def _searched(self) -> bool:

@@ -22,6 +22,7 @@ from proofmap.runs.sets.reason_results import ReasonTotals
 from proofmap.runs.totals_text import totals_text
 from proofmap.sources.own_files import DRAWING
 from proofmap.storage.resumable_folder import write_piece
+from proofmap.text.output_wording import explained_output
 from proofmap.text.verdict import Witness
 from proofmap.text.wording import around, bound_name
 from proofmap.verify.objective import decides
@@ -229,7 +230,7 @@ def total(results: Results) -> Totals:
         classes=[
             ClassTotal(
                 number=number,
-                title=str(number) if titles is None else titles[number],
+                title=_title(number, titles, objective),
                 count=int((target == number).sum()),
                 certified=None if certain is None else int(certain[target == number].sum()),
                 overlap=None if overlap is None else _mean(overlap[target == number]),
@@ -243,6 +244,14 @@ def total(results: Results) -> Totals:
         reason=reason,
         contrast=contrast,
     )
+
+
+def _title(number: int, titles: Sequence[str] | None, objective: Any) -> str:
+    """Return the name of a class, its number, or the output that all samples are about."""
+    output = explained_output({"objective": objective})
+    if output is not None:
+        return output.text
+    return str(number) if titles is None else titles[number]
 
 
 def _means(results: Results) -> tuple[dict[int, Array], Array]:

@@ -55,8 +55,9 @@ def totals_text(totals: Totals) -> str:
             what = quantity_of(totals.guarantee, totals.objective)
         sure = "" if totals.level is None else f" {confidence({'level': totals.level})}"
         lines += [f"{what}, {_BOUND_KINDS[totals.guarantee]}{sure}: {numbers}", f"  {_bars(totals.overlap)}"]
-    lines += [_line(entry, totals.guarantee, decides(totals.objective)) for entry in totals.classes[:_MAX_LISTED]]
-    lines += _more(len(totals.classes), "classes")
+    if explained_output({"objective": totals.objective}) is None:  # an output has no classes
+        lines += [_line(entry, totals.guarantee, decides(totals.objective)) for entry in totals.classes[:_MAX_LISTED]]
+        lines += _more(len(totals.classes), "classes")
     lines += [f"failed: {name}: {reason}" for name, reason in totals.failed[:_MAX_LISTED]]
     lines += _more(len(totals.failed), "failures")
     return "\n".join(lines)

@@ -21,6 +21,7 @@ from proofmap.explainers import Explainer
 from proofmap.explainers.attribution.attributor import Attributor
 from proofmap.explainers.batching import drop_intervals
 from proofmap.graph import Graph
+from proofmap.inputs.several_inputs import inputs_at, join_tensors
 from proofmap.runs.attained_points import pack_points
 from proofmap.runs.chunk import (
     ARRAYS,
@@ -119,7 +120,7 @@ class Worker:
         """Return the arrays of k samples, with the groups (k, *shape) and attained points."""
         target = self.setup.job.target
         if isinstance(self.method, Explainer):
-            e = self.method.explain(x, target)
+            e = self.method.explain(self._inputs(x), target)
             off = e.settings.get("taken_off")
             self.taken_off = None if off is None else str(off)
             tensors = {
@@ -138,13 +139,23 @@ class Worker:
                 **({} if e.reason is None else {**reason_tensors(e.reason, x), _SECONDS: e.reason.seconds}),
                 **({} if e.contrast is None else {**contrast_tensors(e.contrast, x), _SECONDS: e.contrast.seconds}),
             }
-            eps = np.broadcast_to(np.asarray(e.settings["eps"], dtype=np.float64), len(x))
+            radii = self.setup.job.eps if self.setup.parts else e.settings["eps"]
+            radii = e.settings["eps"] if isinstance(radii, str) else radii
+            eps = np.broadcast_to(np.asarray(radii, dtype=np.float64), len(x))
             return {"eps": eps, **_numpy(tensors)}
         with full_precision(self.device), torch.no_grad():
             predicted = self.graph(x).flatten(1).argmax(1)
         aim = predicted if target is None else torch.full_like(predicted, target)
-        scores = self.method.attribute(x, aim).flatten(1)
+        maps: Any = self.method.attribute(self._inputs(x), aim)
+        if self.setup.parts:
+            each = zip(self.setup.parts, maps, strict=True)
+            maps = join_tensors([one for part, one in each if part.constant is None])
+        scores = maps.flatten(1)
         return _numpy({"target": aim, "predicted": predicted, "scores": scores})
+
+    def _inputs(self, x: Tensor) -> Any:
+        """Return samples as the method takes them: a tuple for several inputs."""
+        return inputs_at(x, self.setup.parts) if self.setup.parts else x
 
     def _arrays(self, task: ChunkTask, parts: Sequence[tuple[Sequence[int], _Arrays]]) -> dict[str, Array]:
         """Return arrays with one row per sample of the chunk, and fill values for samples without results."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from proofmap.graph import Graph
 from proofmap.graph.onnx import parse, start_session
+from proofmap.inputs.several_inputs import InputPart, split_tensor
 from proofmap.sources.named_model import Model, check_unchanged
 from proofmap.sources.prepared_network import wrapped
 
@@ -45,7 +46,7 @@ def rerun(model: Model) -> Rerun:
     check_unchanged(model.files)
     if session is None:
         return Rerun("proofmap", model.network)
-    return Rerun("onnxruntime", _Session(session, wrapped(nn.Identity(), model.preparation)))
+    return Rerun("onnxruntime", _Session(session, wrapped(nn.Identity(), model.preparation), model.parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,7 @@ class _Session:
 
     session: Any
     prepare: nn.Module
+    parts: tuple[InputPart, ...] = ()  # several inputs, whose joined vector the sample is
 
     @property
     def dtype(self) -> torch.dtype:
@@ -67,9 +69,14 @@ class _Session:
             return torch.from_numpy(self.session.run(None, {given.name: values})[0]).reshape(1, -1)
         batch, *shape = given.shape  # the batch size may be a name
         count = batch if isinstance(batch, int) and batch > 0 else 1
-        sample = self.prepare(x).to(self.dtype).reshape(1, *shape).expand(count, *shape)
-        outputs = torch.from_numpy(self.session.run(None, {given.name: sample.contiguous().numpy()})[0])
-        return outputs.reshape(count, -1)[:1]
+        if self.parts:
+            pieces = split_tensor(x, self.parts)
+            named = {part.name: value for part, value in zip(self.parts, pieces, strict=True)}
+        else:
+            named = {given.name: self.prepare(x).reshape(1, *shape)}
+        values = {name: value.to(self.dtype).expand(count, *value.shape[1:]) for name, value in named.items()}
+        feeds = {name: value.contiguous().numpy() for name, value in values.items()}
+        return torch.from_numpy(self.session.run(None, feeds)[0]).reshape(count, -1)[:1]
 
 
 def _session(path: Path) -> Any | None:

@@ -1,5 +1,7 @@
 """Read a model by its name: an ONNX file, a function in a Python file, or a packaged model."""
 
+from __future__ import annotations
+
 import importlib.util
 import sys
 import zipfile
@@ -20,6 +22,8 @@ from proofmap.graph import Graph, as_graph, load
 from proofmap.graph.estimators import from_sklearn, is_estimator
 from proofmap.graph.onnx import external_data_files
 from proofmap.graph.torch.low_precision import in_single_precision
+from proofmap.graph.torch.module_call import ModuleCall, call_of, called_by
+from proofmap.inputs.several_inputs import InputPart
 from proofmap.runtime.memory import is_out_of_memory
 from proofmap.runtime.silence import quiet
 from proofmap.sources.limited_reads import check_file
@@ -48,6 +52,28 @@ class Model:
     def source(self) -> Source:
         """The model's name and files, as results record them."""
         return Source(self.name, self.files)
+
+    @property
+    def parts(self) -> tuple[InputPart, ...]:
+        """The inputs of a model of several, whose joined vectors it takes; () for one input."""
+        if isinstance(self.network, Graph):
+            return self.network.parts
+        call = call_of(self.network)
+        return () if call is None else call.parts
+
+    def joined(self, parts: tuple[InputPart, ...]) -> Model:
+        """Return the model as a function of the joined vectors of several inputs, which it gets by their names."""
+        network = self.network
+        if isinstance(network, Graph):
+            expected = [part.shape for part in network.parts]
+            if [part.shape for part in parts] != expected:
+                raise InputError(
+                    f"got inputs of shapes {[part.shape for part in parts]}, expected {expected} for {self.name}"
+                )
+        else:
+            network = called_by(network, ModuleCall(parts=parts, by_keyword=True))
+        prepared = replace(self.preparation, shape=(sum(part.size for part in parts),))
+        return replace(self, network=network, preparation=prepared)
 
     def graph(self, x: Tensor) -> Graph:
         """Return the graph of the network for samples like x (N, *shape).
@@ -81,6 +107,12 @@ def _try(network: nn.Module, x: Tensor, name: str) -> None:
     except Exception as error:  # a module may raise anything
         if is_out_of_memory(error):
             raise
+        parts = () if (call := call_of(network)) is None else call.parts
+        if parts:
+            given = ", ".join(f"{part.name!r} of shape {part.shape}" for part in parts)
+            raise InputError(
+                f"{name} does not take the inputs {given} without the samples: {first_line(error)}; check the arrays"
+            ) from error
         raise InputError(
             f"{name} does not take samples of shape {tuple(x.shape[1:])}: {first_line(error)}; check the size, "
             "the channels and the layout",
@@ -111,7 +143,7 @@ def read_model(
         files = _hashed((Path(name), *_external_weights(Path(name))))
         network, shape = put_behind(load(name), preparation)
         check_unchanged(files)
-        return Model(name, network, _resolved(preparation, shape), names, files)
+        return Model(name, network, for_shape(preparation, shape), names, files)
     files = _hashed(_files(name, weights))
     module = _zoo(name.removeprefix(ZOO), weights) if name.startswith(ZOO) else _from_python(name)
     if weights is not None:
@@ -164,7 +196,7 @@ def _packaged(name: str) -> tuple[File, ...]:
     return (File(str("proofmap" / inside), File.of(path).sha256),) if path.is_file() else ()
 
 
-def _resolved(preparation: Preparation, shape: tuple[int, ...]) -> Preparation:
+def for_shape(preparation: Preparation, shape: tuple[int, ...]) -> Preparation:
     """Return the preparation with the size and the channels of the network's samples."""
     if len(shape) != 3 or shape[0] not in (1, 3):
         return replace(preparation, shape=shape)

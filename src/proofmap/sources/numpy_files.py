@@ -5,6 +5,7 @@ An npy file is mapped into memory and may have any size. An array of an npz file
 
 import warnings
 import zipfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -74,6 +75,11 @@ class Stored:
 
 def open_npy(path: Path, preparation: Preparation) -> Part:
     """Open an npy file: one sample if the shape is that of a sample, otherwise samples along the first axis."""
+    return part_of_array(npy_array(path), preparation, None)
+
+
+def npy_array(path: Path) -> Stored:
+    """Return the array of an npy file; its values are not read."""
     try:
         with path.open("rb") as stream:
             stored = _header(stream, path, None)
@@ -82,25 +88,35 @@ def open_npy(path: Path, preparation: Preparation) -> Part:
         raise FileError(f"cannot read {path}: {error}; check that the file may be read") from error
     if size < stored.size:
         raise FileError(f"{path} is cut short: it has {size} bytes, expected {stored.size} bytes of the array")
-    return _arrays(stored, preparation, None)
+    return stored
 
 
 def open_npz(path: Path, preparation: Preparation) -> Part:
     """Open an npz file: one array of samples, and perhaps an array `labels`, `label` or `y` with their classes."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = {one.filename.removesuffix(".npy"): _member(archive, one, path) for one in archive.infolist()}
-    except (ProofmapError, MemoryError):
-        raise
-    except Exception as error:  # zipfile and its decoders raise many types
-        raise FileError(f"{path} is not an npz file: {first_line(error)}; check that it was copied whole") from error
-    label = next((name for name in _LABEL_ARRAYS if name in members), None)
+    members = npz_members(path)
+    label = label_array(members)
     others = sorted(members.keys() - {label})
     if len(others) != 1:
         raise FileError(
             f"{path} holds the arrays {others!s:.200}, expected one of samples, and perhaps one named 'labels'"
         )
-    return _arrays(members[others[0]], preparation, None if label is None else members[label])
+    return part_of_array(members[others[0]], preparation, None if label is None else members[label])
+
+
+def label_array(members: Collection[str], inputs: Collection[str] = ()) -> str | None:
+    """Return the name of the array of classes: `labels`, `label` or `y`, unless it is an input of the model."""
+    return next((name for name in _LABEL_ARRAYS if name in members and name not in inputs), None)
+
+
+def npz_members(path: Path) -> dict[str, Stored]:
+    """Return the arrays of an npz file by their names; none of them is read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {one.filename.removesuffix(".npy"): _member(archive, one, path) for one in archive.infolist()}
+    except (ProofmapError, MemoryError):
+        raise
+    except Exception as error:  # zipfile and its decoders raise many types
+        raise FileError(f"{path} is not an npz file: {first_line(error)}; check that it was copied whole") from error
 
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> Stored:
@@ -140,7 +156,7 @@ def _header(stream: IO[bytes], path: Path, member: str | None) -> Stored:
     return Stored(path, member, shape, dtype, fortran, stream.tell())
 
 
-def _arrays(stored: Stored, preparation: Preparation, labels: Stored | None) -> Part:
+def part_of_array(stored: Stored, preparation: Preparation, labels: Stored | None) -> Part:
     """Return the samples of an array: the array itself, or its entries along the first axis."""
     single = fits(stored.shape, preparation)
     if not stored.shape or not prod(stored.shape):

@@ -23,7 +23,10 @@ def written(path: Path) -> bool:
         return _is_manifest(path.with_name(MANIFEST))
     if path.stem.endswith((REFUTED, VIOLATED)):
         return path.with_suffix(".json").is_file()
-    return path.name.endswith(_MAP) and path.with_name(f"{path.name.removesuffix(_MAP)}.proofmap").is_file()
+    if not path.name.endswith(_MAP):
+        return False
+    stem = path.name.removesuffix(_MAP)  # it ends in the name of one of several inputs
+    return any(path.with_name(f"{one}.proofmap").is_file() for one in (stem, stem.rpartition(".")[0]))
 
 
 def _is_manifest(path: Path) -> bool:

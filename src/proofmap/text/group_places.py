@@ -25,7 +25,7 @@ def largest(
 def place(member: NDArray[np.bool_], names: Sequence[str] | None = None) -> str:
     """Describe the position of a group, given as a mask (*shape)."""
     if member.ndim == 1 and names is not None:
-        return first_names([names[int(k)] for k in np.flatnonzero(member)])
+        return first_names(list(dict.fromkeys(names[int(k)] for k in np.flatnonzero(member))))
     if member.ndim not in (2, 3):
         return _numbers("column" if member.ndim == 1 else "variable", np.flatnonzero(member))
     image = member if member.ndim == 2 else member.any(0)

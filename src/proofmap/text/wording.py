@@ -3,7 +3,7 @@
 Rounding never claims more than is known: radii and shares are rounded down.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_FLOOR, Context, Decimal
 from math import isfinite, isnan
 from typing import Any
@@ -80,8 +80,13 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
     """Return the ball of sample k of `count` in words: "ε = 0.01 in L∞, values within [0, 1]".
 
     count=0: the balls of all samples, whose radii may differ. stated: the radius as the user typed it, never rounded.
+
+    A ball of several inputs has an entry "inputs" with the ball of each: "image: ε = 0.01 in L∞, values within [0, 1];
+    table: fixed".
     """
-    eps = ball.get("eps")
+    eps, inputs = ball.get("eps"), ball.get("inputs")
+    if isinstance(inputs, list) and any(_has_ball(entry) for entry in inputs):
+        return _around_inputs(ball, inputs, k, count)
     if eps is None and stated is None:
         return "a ball that is not on record"
     if isinstance(eps, list) and len(eps) == count and not isinstance(eps[k], list):  # a list: of each variable
@@ -100,6 +105,24 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
         return f"{size} of the way from each value to the ends of its range{limits}"
     norm = {"inf": "L∞", "2": "L2", "1": "L1"}.get(f"{ball.get('norm')}".removesuffix(".0"), "the norm on record")
     return f"{size} in {norm}{limits}"
+
+
+def _has_ball(entry: object) -> bool:
+    return isinstance(entry, Mapping) and isinstance(entry.get("ball"), Mapping)
+
+
+def _around_inputs(ball: Mapping[str, Any], inputs: Sequence[Any], k: int, count: int) -> str:
+    """Return the balls of several inputs in words. An input of radius "auto" has the radius of the whole ball."""
+    texts = []
+    for entry in inputs:
+        if not _has_ball(entry):
+            texts.append(f"{entry.get('name') if isinstance(entry, Mapping) else entry}: fixed")
+            continue
+        own = entry["ball"]
+        size = ball.get("eps") if own.get("eps") == "auto" else own.get("eps")
+        said = around({**own, "eps": size, "half": ball.get("half")}, k, count, stated=own.get("stated"))
+        texts.append(f"{entry.get('name')}: {said}")
+    return "; ".join(texts)
 
 
 def _half(ball: Mapping[str, Any]) -> str:

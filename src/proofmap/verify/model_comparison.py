@@ -140,11 +140,11 @@ def compare_models(
         bounds: the method for the decisions, Backward() by default. It also bounds the differences, unless it searches.
         target: the class c, one for all samples or one for each; by default the class that the first network predicts.
         memory: the bytes that the computation may use, by default half of the free memory.
-        rigorous: True: decisions and differences cover all rounding errors of float32, as in `overlap`. The intervals
-            of the differences become wider, because corresponding nodes of both networks are then not related: the
-            network of the differences is never run in float32, so that the rounding errors of a node of both networks
-            would have to be added to its counterpart there, for which there is no rule yet. None:
-            decisions as `overlap` decides by default; differences are those of the networks over the reals.
+        rigorous: True: decisions and differences cover all rounding errors of float32, as in `overlap`. Each node of
+            the network of the differences then has the rounding errors of both nodes whose difference it is.
+            Corresponding nodes are related if all activations are ReLU, leaky ReLU, |x|, clamps or max pools;
+            otherwise the intervals are those of the networks side by side, which are wider. None: decisions as
+            `overlap` decides by default; differences are those of the networks over the reals.
 
     If a final softmax or sigmoid is removed from a network, the differences are those of its logits. Differences are
     computed in float64.
@@ -241,9 +241,11 @@ def _differences(
                 "no rigorous bounds of the differences: the rounding errors of some operation are not known"
             )
         result = _intervals(network, cases, sides, plain, available, rigorous)
-        related = None if rigorous else difference_network(first, second, cases.balls.x)
+        related = difference_network(first, second, cases.balls.x)
+        if related is not None and rigorous and not has_error_bounds(related):
+            related = None
         if related is not None:
-            closer = _intervals(related, cases, unit, Backward(), available, rigorous=False)
+            closer = _intervals(related, cases, unit, Backward(), available, rigorous)
             result = torch.stack(
                 [result[..., 0].maximum(closer[..., 0]), result[..., 1].minimum(closer[..., 1])], dim=2
             )

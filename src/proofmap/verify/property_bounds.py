@@ -42,7 +42,7 @@ class BoundedRegion:
 
     @property
     def excluded(self) -> tuple[bool, ...]:
-        """For each case, True if a row excludes it."""
+        """True for each case that a row excludes."""
         clear = torch.where(self.distinct, self.lower - self.slack, -inf)
         return tuple(bool((part > 0).any()) for part in self._each(clear))
 

@@ -91,6 +91,7 @@ def _claim_explanations(model: Model, inputs: Sequence[Path], which: Which, out:
     from proofmap.claims.claim_files import LIST, VnnlibFiles
     from proofmap.cli.explain_output import plain
     from proofmap.explainers import Explanation
+    from proofmap.explainers.statements.explained_inputs import INPUTS
     from proofmap.report.attacked_overlaps import checked
     from proofmap.storage.records import write_atomic
     from proofmap.text.wording import plural
@@ -99,7 +100,7 @@ def _claim_explanations(model: Model, inputs: Sequence[Path], which: Which, out:
     _check_names([name for name, _ in explanations])
     questions, written = VnnlibFiles(model), dict[str, bytes]()
     for name, e in explanations:
-        graph = checked(model.network, e.x, name, e.model_hash)
+        graph = checked(model.network, e.x, name, e.model_hash, e.settings.get(INPUTS))
         for k, one in claims_of(e, name, graph.classes, which):
             written |= questions.files(one, e.x[k], f"{name}, sample {k}", graph, e.model_hash)
     written[LIST] = questions.listed

@@ -54,6 +54,11 @@ def compare(
     model, cases = read_cases(subject, ball, default="auto")
     if any(case.boxed for case in cases):
         raise InputError("got VNN-LIB files, expected samples: explain and verify take the box of a VNN-LIB file")
+    if model.parts:
+        raise InputError(
+            f"got several inputs ({', '.join(part.name for part in model.parts)}), expected one: pm.compare in Python "
+            "takes a tuple of them"
+        )
     if any(case.shape != cases[0].shape for case in cases):
         raise InputError("got samples of several shapes, expected one: give --size to bring pictures to one size")
     region = cases[0].ball

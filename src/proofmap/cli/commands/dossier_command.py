@@ -37,5 +37,5 @@ def dossier(
     from proofmap.text.wording import plural
 
     made = write(folder, out, by=by, date=None if date is None else texts.day(date))
-    typer.echo(f"decisions proven, {made.ball}: {made.proven}")
+    typer.echo(f"{made.kind} proven, {made.ball}: {made.proven}")
     typer.echo(f"wrote {plural(made.certified, 'certificate')} to {out}; its checker proved each of them again")

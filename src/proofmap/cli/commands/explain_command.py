@@ -97,6 +97,7 @@ def explain(
         raise InputError(f"got --method {method} alone, expected the class to move to as well: give --target")
 
     from proofmap.cli.explain_samples import ExplainTask, explain_automatically, explain_by_method
+    from proofmap.cli.options.named_inputs import groups_of_inputs
 
     kind = EXPLAINER_ENTRIES[method].kind
     settings = o.bounds_of(bounding, method, kind)
@@ -105,8 +106,8 @@ def explain(
         settings["rigorous"] = rigorous
     if output is not None:
         settings["objective"] = output
-    groups = None if automatic and scoring.groups is None else o.groups_of(scoring.groups)
     task = ExplainTask.read(subject, ball, limit, scoring.target, written.out, labelled=output is None)
+    groups = None if automatic and scoring.groups is None else groups_of_inputs(scoring.groups, task.model.parts)
     if automatic:
         explain_automatically(task, groups, within, written.as_json)
     else:

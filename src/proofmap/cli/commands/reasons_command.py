@@ -137,11 +137,11 @@ def reasons(
         raise InputError("got --within without --output, expected the output that may change by this: --output 0")
     if output is not None and freeing.order is not None:
         raise InputError(f"got --order {freeing.order} with --output, expected one of them: it scores decisions")
-    if ball.eps == "auto" and changing.contrastive:
+    if texts.is_automatic(ball.eps) and changing.contrastive:
         raise InputError(
             "got --eps auto, expected a number: within the largest proven radius no set changes the decision"
         )
-    if ball.eps == "auto":
+    if texts.is_automatic(ball.eps):
         raise InputError(
             "got --eps auto, expected a number: within the largest proven radius every value may move, so that none "
             "has to be kept"
@@ -149,15 +149,18 @@ def reasons(
 
     from proofmap.cli.explain_samples import ExplainTask
     from proofmap.cli.find_reasons import find_changes, find_reasons
+    from proofmap.cli.options.named_inputs import groups_of_inputs
 
     settings: dict[str, Any] = {"seconds": freeing.seconds, "rigorous": freeing.rigorous}
     if freeing.bounds is not None:
         settings["bounds"] = o.Bounding(freeing.bounds).method
     if output is not None:
         settings |= {"objective": output, "within": deciding.within}
-    settings["groups"] = o.groups_of(freeing.groups)
     asked = {"--to": changing.to} if changing.contrastive else {"--target": deciding.target}
     task = ExplainTask.read(subject, ball, limit, asked, out, default=None, labelled=output is None)
+    settings["groups"] = groups_of_inputs(freeing.groups, task.model.parts)
+    if freeing.order is not None and task.model.parts:
+        raise InputError(f"got --order {freeing.order} for several inputs, expected none: prices order the groups")
     if changing.contrastive:
         find_changes(task, settings | {"sets": changing.sets}, as_json)
     else:

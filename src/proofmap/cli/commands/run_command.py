@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,11 +16,12 @@ from proofmap.cli.options import option_values as texts
 from proofmap.cli.options import shared_options as o
 from proofmap.cli.options.model_and_inputs import ModelOptions
 from proofmap.cli.options.option_bundles import unset
+from proofmap.cli.options.output_options import OutputOptions
 from proofmap.errors import InputError
 from proofmap.registry import COMPARED, EXPLAINER_ENTRIES
 
 if TYPE_CHECKING:
-    from proofmap.inputs.ball import Ball
+    from proofmap.inputs.several_inputs import Balls, InputPart
     from proofmap.runs import Engine
     from proofmap.sources import Preparation
 
@@ -44,6 +46,7 @@ class Explaining:
         ),
         texts.Check(texts.settings),
     ] = None
+    explained: OutputOptions
     certificates: Annotated[
         bool, typer.Option("--certificates", help="Write a certificate for each sample, which others can check.")
     ] = False
@@ -51,29 +54,49 @@ class Explaining:
     def arguments(self) -> dict[str, Any]:
         """Return the settings of the method other than the ball and the groups."""
         values = {name: _value(name, text) for name, text in texts.settings(self.settings or []).items()}
-        return values | o.bounds_of(self.scoring.bounding, self.method, EXPLAINER_ENTRIES[self.method].kind)
+        values |= o.bounds_of(self.scoring.bounding, self.method, EXPLAINER_ENTRIES[self.method].kind)
+        output = self.explained.objective()
+        if output is None:
+            return values
+        if self.method not in ("eva", "empirical"):
+            raise InputError(f"got --output with --method {self.method}, expected eva or empirical")
+        if self.scoring.target is not None:
+            raise InputError("got --target with --output, expected one of them: an output has no class")
+        if self.ball.eps is None or texts.is_automatic(self.ball.eps):
+            raise InputError("got --output without a radius, expected a number such as --eps 0.02")
+        return {**values, "objective": output}
 
-    def around(self, shape: tuple[int, ...], preparation: Preparation) -> Ball:
-        """Return the ball. Methods without adversarial search have no radius and use only its domain."""
+    def around(self, shape: tuple[int, ...], preparation: Preparation, parts: Sequence[InputPart]) -> Balls:
+        """Return the ball. Methods without adversarial search have no radius and use only its domain.
+
+        parts: several inputs, which have a ball each.
+        """
+        from proofmap.cli.options.named_inputs import balls_of_inputs
         from proofmap.inputs.ball import Ball
 
         within = {
             "sufficient": "every value may move, so that none has to be kept",
             "contrastive": "no change of values changes the class",
         }
-        if self.method in within and self.ball.eps in (None, "auto"):
+        if self.method in within and (self.ball.eps is None or texts.is_automatic(self.ball.eps)):
             raise InputError(
                 f"got --method {self.method} without a radius, expected a number, such as --eps 0.02: within the "
                 f"largest proven radius {within[self.method]}"
             )
-        ball, eps = self.ball.or_radius("auto").around(shape, preparation), self.ball.eps
+        options, eps = self.ball.or_radius("auto"), self.ball.eps
+        if parts:
+            balls = balls_of_inputs(options, parts, preparation)
+        else:
+            ball = options.around(shape, preparation)
         if EXPLAINER_ENTRIES[self.method].ball:
-            return ball
+            return balls if parts else ball
         if eps is not None:
             raise InputError(
                 f"got --eps {eps} for {self.method}, which looks at no ball, expected it with eva or another method "
                 "that has a ball"
             )
+        if parts:
+            return tuple(None if one is None else Ball(0.0, domain=one.domain) for one in balls)
         return Ball(0.0, domain=ball.domain)
 
 
@@ -86,7 +109,7 @@ class Selection:
         typer.Argument(
             metavar="DATA...",
             help="Pictures, arrays (npy, npz), tables (csv), the official files of MNIST and CIFAR-10, or folders of "
-            "these.",
+            "these. Several inputs: npz files with one array for each, or image=pictures table=rows.csv.",
             show_default=False,
         ),
     ]
@@ -177,18 +200,18 @@ def run(
     """
     engine = computing.make_engine()
 
+    from proofmap.cli.options.named_inputs import groups_of_inputs
     from proofmap.runs import Job, shape_of
     from proofmap.runs import run as explain_all
-    from proofmap.sources import open_samples
+    from proofmap.sources import open_inputs
 
     settings = explaining.arguments()
-    explained = source.model(model)
-    samples = open_samples(selection.data, explained.preparation)
+    explained, samples = open_inputs(selection.data, source.model(model))
     o.tell(samples.notes)
     job = Job(
         method=explaining.method,
-        ball=explaining.around(shape_of(samples, explained), explained.preparation),
-        groups=o.groups_of(explaining.scoring.groups),
+        ball=explaining.around(shape_of(samples, explained), explained.preparation, explained.parts),
+        groups=groups_of_inputs(explaining.scoring.groups, explained.parts),
         settings=settings,
         target=o.class_of(explaining.scoring.target, explained.classes),
         device=device,

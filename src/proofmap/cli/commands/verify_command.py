@@ -111,7 +111,7 @@ def verify(
             raise InputError(
                 "got --target or --no-radius with a VNN-LIB file, expected none: the file contains the question"
             )
-    elif ball.eps == "auto":
+    elif texts.is_automatic(ball.eps):
         raise InputError("got --eps auto, expected a number such as 0.02 or 2/255: the proven radius is printed anyway")
     output = changes.output(boxed=boxed, target=target, no_radius=no_radius)
     if output is not None and other is not None:

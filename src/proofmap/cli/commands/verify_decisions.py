@@ -27,7 +27,7 @@ from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.sources.own_files import REFUTED
 from proofmap.text.verdict import Outcome, OverlapBounds, Verdict
 from proofmap.text.verdict_wording import CERTIFIED_ACCURACY, TEXT_SIGNS, bound_text, sentence
-from proofmap.text.wording import around, beside, bound_name, radius, reached_name, share, taken_off
+from proofmap.text.wording import beside, bound_name, radius, reached_name, share, taken_off
 from proofmap.verify.overlap import Overlap, overlap
 from proofmap.verify.radius import certified_radius
 from proofmap.verify.radius import radius as both_radii
@@ -51,7 +51,7 @@ class DecisionQuery:
 
     def ball(self, case: SampleInBall) -> str:
         """Describe the ball of a sample."""
-        return around({"norm": self.norm, "domain": case.ball.domain}, stated=self.eps)
+        return case.around(self.norm, self.eps)
 
     def ball_text(self, case: SampleInBall) -> str:
         """Describe the ball for a sentence."""
@@ -121,7 +121,6 @@ def _answer(case: SampleInBall, graph: Graph, query: DecisionQuery, stem: str) -
         why = str(error)
     known = [] if found is None or found.points is None else [found.points[:, 0]]
     refutation = None if upper < 0 else find_counterexample(network, case.x, case.ball, aim, query.points.run, known)
-    domain = case.ball.domain
     entry = {
         "name": case.name,
         "label": case.label,
@@ -134,9 +133,9 @@ def _answer(case: SampleInBall, graph: Graph, query: DecisionQuery, stem: str) -
         "why": why,
         "rigorous": rigorous,
         "rounding": rounding,
-        "eps": case.ball.eps,
+        "eps": case.eps,
         "norm": query.norm,
-        "domain": None if domain is None else list(domain),
+        "domain": case.domain,
         "radius": up_to[0],
         "radius_refuted": up_to[1],
         "becomes": None if refutation is None else refutation.becomes,
@@ -167,7 +166,7 @@ def _radius(
     case: SampleInBall, graph: Graph, method: Method, aim: int, proven: bool, rigorous: bool
 ) -> tuple[float, float | None]:
     """Return the largest proven radius, and for a method that searches, the smallest refuted radius."""
-    asked: Any = {"norm": case.ball.norm, "domain": case.ball.domain, "bounds": method, "target": aim}
+    asked: Any = {"norm": case.ball.norm, "domain": case.region.domain, "bounds": method, "target": aim}
     asked |= {"rigorous": rigorous, "progress": False}
     refuted = None
     if method.search is None:
@@ -175,7 +174,7 @@ def _radius(
     else:
         found = both_radii(graph, case.x, **asked)
         largest, refuted = float(found.proven), finite(float(found.refuted))
-    return max(largest, float(case.ball.eps) if proven else 0.0), refuted
+    return max(largest, case.least_radius if proven else 0.0), refuted
 
 
 def _accuracy(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -205,6 +204,8 @@ def _line(entry: dict[str, Any], case: SampleInBall, query: DecisionQuery) -> st
             why = "" if entry["why"] is None else f" ({entry['why']})"
             answer = f"{bound}{why}; an attack found no counterexample"
     up_to = _up_to(entry["radius"], entry["radius_refuted"])
+    if case.several is not None and entry["radius"]:
+        up_to += " of every input that moves"
     return f"{entry['name']}: {title(predicted)}{label}{asked}; {said}; {answer}{up_to}"
 
 

@@ -25,7 +25,7 @@ from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.sources.own_files import REFUTED
 from proofmap.text.output_wording import bound_name_of, value_text, with_unit, within_text
-from proofmap.text.wording import around, number, share
+from proofmap.text.wording import number, share
 from proofmap.verify.objective import forms_of
 from proofmap.verify.objectives import Output, objective_graph
 from proofmap.verify.overlap import Overlap, overlap
@@ -52,7 +52,7 @@ class ChangeQuery:
 
     def ball(self, case: SampleInBall) -> str:
         """Describe the ball of a sample."""
-        return around({"norm": self.norm, "domain": case.ball.domain}, stated=self.eps)
+        return case.around(self.norm, self.eps)
 
 
 def answer_outputs(cases: Sequence[SampleInBall], query: ChangeQuery, as_json: bool) -> bool:
@@ -106,9 +106,9 @@ def _answer(case: SampleInBall, graph: Graph, query: ChangeQuery, stem: str) -> 
         "reached": None if proven else float(reached),
         "why": why,
         "rigorous": rigorous,
-        "eps": case.ball.eps,
+        "eps": case.eps,
         "norm": query.norm,
-        "domain": None if case.ball.domain is None else list(case.ball.domain),
+        "domain": case.domain,
     }
     return query.points.keep(point if refuted else None, f"{stem}{REFUTED}", entry, picture=True)
 

@@ -15,7 +15,7 @@ from proofmap.errors import BoundError, InputError
 from proofmap.graph import Graph
 from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.sources import Model
-from proofmap.text.wording import around, share, taken_off
+from proofmap.text.wording import share, taken_off
 from proofmap.verify.model_comparison import compare_models, difference_text
 
 _OUTCOMES = ("proven", "refuted", "undecided")
@@ -41,7 +41,7 @@ def second_of(subject: Subject, name: str, first: Model) -> Model:
                 f"the models read inputs with the {what} {a} and {b}, expected one for both: give it as --{what}",
                 arguments=(what,),
             )
-    return second
+    return second.joined(first.parts) if first.parts else second
 
 
 def compare_all(cases: Sequence[SampleInBall], models: tuple[Model, Model], query: PairQuery, as_json: bool) -> bool:
@@ -64,7 +64,7 @@ def compare_all(cases: Sequence[SampleInBall], models: tuple[Model, Model], quer
         off = dict.fromkeys(network[cases[0].shape].taken_off for network in networks)
         tell(taken_off(name) for name in off if name is not None)
         tell(() if all(entry["rigorous"] for entry in entries) else (ROUNDING_NOTE,))
-        ball = around({"norm": query.norm, "domain": cases[0].ball.domain}, stated=query.eps)
+        ball = cases[0].around(query.norm, query.eps)
         typer.echo(f"proven for both models: {share(both, len(entries), 'input')} for {ball}")
         for model, count in zip(models, counts, strict=True):
             typer.echo(f"{model.name}: " + "; ".join(f"{word}: {number}" for word, number in count.items()))
@@ -79,7 +79,7 @@ def _compare(case: SampleInBall, networks: Sequence[Graph], model: Model, query:
     at_x = [int(graph(case.x).argmax(1)) for graph in (first, second)]
     aim = at_x[0] if query.target is None else query.target
     entry: dict[str, Any] = {"name": case.name, "label": case.label, "predicted": at_x, "target": aim}
-    entry |= {"class": model.title(aim), "eps": case.ball.eps, "norm": query.norm}
+    entry |= {"class": model.title(aim), "eps": case.eps, "norm": query.norm}
     try:
         found = compare_models(first, second, case.x, case.ball, bounds=query.method, target=aim)
     except BoundError as error:

@@ -99,7 +99,8 @@ class Subject:
         typer.Argument(
             metavar="INPUT",
             help="Pictures (png, jpeg, webp, bmp, gif, tiff), arrays (npy, npz), tables (csv), the official files of "
-            "MNIST and CIFAR-10, or folders of these. VNN-LIB files contain their own box. For instance: digit.png",
+            "MNIST and CIFAR-10, or folders of these. VNN-LIB files contain their own box. For instance: digit.png. A "
+            "model of several inputs takes npz files with one array for each, or image=xray.png table=row.csv.",
             show_default=False,
         ),
     ]

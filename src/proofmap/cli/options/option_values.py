@@ -37,6 +37,47 @@ def number(text: str, what: str) -> float:
         raise InputError(f"got {what} {text}, expected a number such as 0.02 or 2/255") from None
 
 
+def by_input(text: str) -> dict[str, str] | None:
+    """Split a text such as image=0.02,table=none into the texts of inputs; None for a text without names."""
+    if "=" not in text:
+        return None
+    first, *rest = re.split(r"(?:^|[,;\s]+)([^=,;\s]+)=", text)
+    found = dict(zip(rest[::2], rest[1::2], strict=True))
+    if first or len(found) < len(rest) / 2 or not all(found.values()):
+        raise InputError(f"got {text}, expected a value for each input once, such as image=0.02,table=none")
+    return found
+
+
+def is_automatic(eps: str | None) -> bool:
+    """Return whether a radius, or one of several inputs, is auto."""
+    named = None if eps is None else by_input(eps)
+    return eps == "auto" if named is None else "auto" in named.values()
+
+
+def radii(text: str) -> None:
+    """Check a radius, or the radii of several inputs: image=0.02,table=none."""
+    named = by_input(text)
+    each = [text] if named is None else [one for one in named.values() if one != "none"]
+    for one in each:
+        radius(one)
+    if not each:
+        raise InputError(f"got --eps {text}, expected a radius for at least one input, such as image=0.02,table=none")
+
+
+def domains(text: str) -> None:
+    """Check a range of values, or the ranges of several inputs: image=0,1,table=none."""
+    named = by_input(text)
+    for one in [text] if named is None else named.values():
+        domain(one)
+
+
+def groups_of_inputs(text: str) -> None:
+    """Check groups, or the groups of several inputs: image=grid:4,table=columns."""
+    named = by_input(text)
+    for one in [text] if named is None else named.values():
+        groups(one)
+
+
 def radius(text: str) -> float | Literal["auto"]:
     """Parse a radius: a number of at least 0, or auto."""
     if text == "auto":

@@ -39,9 +39,9 @@ Groups = Annotated[
     unset(
         "The groups of values that get one score each: --groups grid:12, grid:8,12, superpixels:50, pixels, columns "
         "for a table, windows:8 for a series, or tokens for a sequence. By default each pixel or column is a group. "
-        "grid:12:smooth interpolates maps between cells."
+        "grid:12:smooth interpolates maps between cells. With several inputs: --groups image=grid:4,table=columns"
     ),
-    texts.Check(texts.groups),
+    texts.Check(texts.groups_of_inputs),
 ]
 Bounds = Annotated[
     str | None,
@@ -84,9 +84,9 @@ class BallOptions:
         str | None,
         unset(
             "The radius of the ball: --eps 0.02, 2/255 or 0.5/255. auto uses the largest radius that is proven for "
-            "each input."
+            "each input. With several inputs, one radius for all or one for each: --eps image=0.02,table=none"
         ),
-        texts.Check(texts.radius),
+        texts.Check(texts.radii),
     ] = None
     norm: Annotated[
         str, typer.Option(help="The norm of the ball: 1, 2 or inf: --norm 2"), texts.one_of(names.NORMS, "--norm")
@@ -95,9 +95,9 @@ class BallOptions:
         str | None,
         unset(
             "The smallest and the largest value of an input: --domain 0,1, or none. By default the range of pictures, "
-            "and none for other samples."
+            "and none for other samples. With several inputs: --domain image=0,1,table=none"
         ),
-        texts.Check(texts.domain),
+        texts.Check(texts.domains),
     ] = None
 
     @property
@@ -116,6 +116,9 @@ class BallOptions:
         from proofmap.inputs.ball import Ball
 
         assert self.eps is not None
+        for option, text in (("--eps", self.eps), ("--domain", self.domain)):
+            if text is not None and texts.by_input(text) is not None:
+                raise InputError(f"got {option} {text} for a model of one input, expected the value without a name")
         usual = preparation.range if len(shape) == 3 else None
         domain = usual if self.domain is None else texts.domain(self.domain)
         return Ball(texts.radius(self.eps), float(self.norm), domain)
@@ -173,6 +176,8 @@ def groups_of(text: str | None) -> Grouping:
     """Return the grouping of a text such as "grid:12"."""
     from proofmap.inputs import groups as grouping
 
+    if text is not None and texts.by_input(text) is not None:
+        raise InputError(f"got --groups {text} for a model of one input, expected groups without a name")
     kind, counts, settings = texts.groups(text or "pixels")
     made: Grouping = getattr(grouping, kind)(*counts, **settings)
     return made

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.explainers.explainer import Explainer
+from proofmap.explainers.explainer import Explainer, record_of_inputs
 from proofmap.explainers.explanation import Explanation
 from proofmap.explainers.statements.explained_inputs import with_inputs
 from proofmap.graph import Graph, Network
@@ -20,6 +20,7 @@ from proofmap.graph.input_tensor import as_samples
 from proofmap.graph.joined_inputs import join_inputs, of_one_input
 from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Inputs
+from proofmap.inputs.ball import Ball
 from proofmap.inputs.several_inputs import FIXED, join_groups, of_parts
 
 _PROOF_CELLS = 12  # cells along each side of an image, the groups whose scores are proven
@@ -103,8 +104,8 @@ def several_inputs(model: Network, x: Inputs, groups: Any, domain: Any) -> Range
     moves = [not isinstance(known, str) for known in ranges]
     each = iter(ranges)
     ball = joined.unit_ball(inf, tuple(next(each) if part.constant is None else None for part in joined.parts))
-    each_moves = iter(moves)
-    balls = tuple(ball if part.constant is None and next(each_moves) else None for part in joined.parts)
+    own = (Ball("auto", domain=known) if moving else None for known, moving in zip(ranges, moves, strict=True))
+    balls = tuple(next(own) if part.constant is None else None for part in joined.parts)
     return RangedSamples(
         joined.model,
         joined.x,
@@ -113,7 +114,7 @@ def several_inputs(model: Network, x: Inputs, groups: Any, domain: Any) -> Range
         ball.domain,
         torch.cat(widths, dim=1),
         f"Ranges of the inputs: {', '.join(said)}; set others with domain=(...), one entry for each input.",
-        joined.record(balls),
+        record_of_inputs(joined, balls),
     )
 
 

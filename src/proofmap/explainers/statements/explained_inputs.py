@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.explainers.upsampling import spread
-from proofmap.inputs.several_inputs import CONSTANT
+from proofmap.inputs.several_inputs import CONSTANT, InputPart
 from proofmap.storage.hashing import hash_tensor
 from proofmap.storage.records import JSON
 from proofmap.text.group_places import place
@@ -46,6 +47,18 @@ def each_input(found: Explanation) -> tuple[Explanation, ...]:
     return tuple(parts)
 
 
+def recorded_parts(inputs: Sequence[Mapping[str, Any]]) -> tuple[InputPart, ...]:
+    """Return the inputs of a record, with the values of integers."""
+    return tuple(
+        InputPart(
+            str(entry["name"]),
+            tuple(entry["shape"]),
+            torch.tensor(entry["values"])[None] if entry["role"] == CONSTANT else None,
+        )
+        for entry in inputs
+    )
+
+
 def shapes_in_words(found: Explanation) -> str:
     """Return the shape of a sample, or the names and shapes of several inputs."""
     recorded: Any = found.settings.get(INPUTS, ())
@@ -57,12 +70,17 @@ def variable_names(found: Explanation) -> list[str] | None:
     """Return a name for each variable of several inputs, equal for the variables of one group; None for one input."""
     if not input_roles(found.settings):
         return None
+    parts = each_input(found)
+    return names_by_group([(str(part.settings[INPUT]), part.mask[0].cpu().numpy()) for part in parts])
+
+
+def names_by_group(inputs: Sequence[tuple[str, NDArray[Any]]]) -> list[str]:
+    """Return a name for each variable of several inputs, given as names and masks (*shape) with groups from 0."""
     names = []
-    for part in each_input(found):
-        mask, name = part.mask[0].cpu().numpy(), part.settings[INPUT]
-        groups = [place(mask == group).replace(" to ", "-") for group in range(part.scores.shape[1])]
+    for name, mask in inputs:
+        groups = [place(mask == group).replace(" to ", "-") for group in range(int(mask.max()) + 1)]
         if len(groups) == 1:
-            names += [str(name)] * mask.size
+            names += [name] * mask.size
         elif mask.ndim == 1:
             names += [f"{name} {k}" for k in range(mask.size)]
         else:

@@ -44,7 +44,13 @@ def input_of(model: ModelProto, stored: dict[str, TensorProto]) -> tuple[ValueIn
         raise ModelError("got a file with sparse weights, expected dense ones")
     kind = inputs[0].type.tensor_type.elem_type
     if kind not in FLOAT_TYPES:
-        raise ModelError(f"got a file whose input has type {type_name(kind)}, expected FLOAT or DOUBLE")
+        read = next((node for node in model.graph.node if inputs[0].name in node.input), None)
+        ends = [one.name for one in model.graph.output]
+        raise ModelError(
+            f"got a file whose input has type {type_name(kind)}, expected FLOAT or DOUBLE: whole numbers cannot move "
+            "by a little; if the first operation makes floats of them, as an embedding does, explain the rest, by "
+            f"onnx.utils.extract_model('net.onnx', 'rest.onnx', {[*read.output] if read else []}, {ends})"
+        )
     return inputs[0], FLOAT_TYPES[kind]
 
 
@@ -56,7 +62,8 @@ def output_of(model: ModelProto) -> str:
     if len(scores) != 1:
         raise ModelError(
             f"got a file with {len(outputs)} outputs ({', '.join(outputs)}), expected one, or one of floats beside "
-            "labels"
+            "labels: write a file with one of them, by onnx.utils.extract_model('net.onnx', 'one.onnx', "
+            f"{[one.name for one in model.graph.input]}, ['{next(iter(outputs))}'])"
         )
     return zipped.get(scores[0], scores[0])
 
@@ -77,9 +84,15 @@ def sizes_of(info: ValueInfoProto) -> tuple[int | None, list[int]]:
     dims = info.type.tensor_type.shape.dim
     if len(dims) < 2 or not has_fixed_shape(info) or any(d.dim_value < 1 for d in dims[1:]):
         shape = ", ".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in dims)
+        free = next((k for k, d in enumerate(dims) if k and (not d.HasField("dim_value") or d.dim_value < 1)), None)
+        fix = (
+            ""
+            if free is None
+            else f", or fix them: model.graph.input[0].type.tensor_type.shape.dim[{free}].dim_value = 32"
+        )
         raise ModelError(
             f"the input {info.name!r} has shape ({shape}), expected the samples first and then fixed sizes: export the "
-            "model with fixed ones"
+            f"model with fixed ones{fix}"
         )
     return max(dims[0].dim_value, 0) or None, [d.dim_value for d in dims[1:]]
 

@@ -9,6 +9,10 @@ corresponding nodes in the first and the second network, and d = z - x,
     f(z) - f(x)                                            for a function of one scalar: a "change" node.
 
 So equal weights cancel before any relaxation. Every other node has d = z - x itself as its difference.
+
+The same equations hold for networks that float32 runs, in which every value has a rounding error of its own: with
+errors η_a and η_b of two corresponding nodes, their difference has the error η_b - η_a. So the node of the difference
+names both nodes in its attribute `ROUNDED`, and rigorous bounds add the sum of both error bounds to it.
 """
 
 from collections.abc import Callable
@@ -19,7 +23,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.ops import LINEAR, OPERATIONS, UNSIGNED
+from proofmap.graph.ops import LINEAR, OPERATIONS, ROUNDED, UNSIGNED
 from proofmap.graph.rewrite.pairwise_maximum import with_pairwise_maxima
 
 _FIRST, _SECOND, _DIFFERENCE = "first.", "second.", "difference."
@@ -97,27 +101,36 @@ def _difference(node: Node, other: Node, differences: dict[str, str], start: str
     parts = tuple(differences[i] for i in node.inputs)
     same = _equal(dict(node.attributes), dict(other.attributes))
     if same and node.op in UNSIGNED:
-        return [replace(node, name=name, inputs=parts, bias=_minus(other.bias, node.bias), folded=None)]
+        rounded = {**node.attributes, **_rounded(node, other, start)}
+        bias = _minus(other.bias, node.bias)
+        return [replace(node, name=name, inputs=parts, bias=bias, attributes=rounded, folded=None)]
     if same and node.op in LINEAR and len(parts) == 1 and node.weight is not None and other.weight is not None:
         weight, bias = other.weight - node.weight, _minus(other.bias, node.bias)
         moved = replace(other, name=f"{name}.moved", inputs=parts, bias=None, folded=None)
         own = replace(
             node, name=f"{name}.weights", inputs=(before(node.inputs[0]),), weight=weight, bias=bias, folded=None
         )
-        return [moved, own, Node(name, "add", (moved.name, own.name), node.shape)]
+        sides = (moved.name, own.name)
+        return [moved, own, Node(name, "add", sides, node.shape, attributes=_rounded(node, other, start))]
     second = _renaming(start, start, _SECOND)
     if same and node.op == "larger":  # max(a, b) = a + max(b - a, 0)
         rise = Node(f"{name}.rise", "relu", (node.inputs[0],), node.shape)
         values = (before(node.inputs[0]), second(other.inputs[0]), parts[0])
-        change = Node(rise.name, "change", values, node.shape, attributes={"of": rise})
+        rounded = _rounded(node, other, start)
+        change = Node(rise.name, "change", values, node.shape, attributes={"of": rise, **rounded})
         return [change, Node(name, "add", (parts[1], change.name), node.shape)]
     weights = _equal(node.weight, other.weight) and _equal(node.bias, other.bias)
     plain = OPERATIONS[node.op].entrywise and not OPERATIONS[node.op].steep(node) and len(parts) == 1
     if same and weights and node.op not in LINEAR and (plain or node.op == "max_pool"):
         values = (before(node.inputs[0]), second(other.inputs[0]), parts[0])
-        return [Node(name, "change", values, node.shape, attributes={"of": node})]
+        return [Node(name, "change", values, node.shape, attributes={"of": node, **_rounded(node, other, start)})]
     minus = _scaled(f"{name}.minus", before(node.name), node.shape, -1.0, like)
     return [minus, Node(name, "add", (second(other.name), minus.name), node.shape)]
+
+
+def _rounded(node: Node, other: Node, start: str) -> dict[str, Any]:
+    """Return the attribute that names two corresponding nodes, whose rounding errors their difference has."""
+    return {ROUNDED: (_renaming(start, start, _FIRST)(node.name), _renaming(start, start, _SECOND)(other.name))}
 
 
 def _scaled(name: str, value: str, shape: tuple[int, ...], factor: float, like: Tensor) -> Node:

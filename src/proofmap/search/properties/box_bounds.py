@@ -51,7 +51,7 @@ class BoundedBoxes:
     high: Tensor
     region: Tensor
     open: Tensor  # (B, C)
-    planes: Planes  # planes of all rows (B, T)
+    planes: Planes  # the planes of all rows (B, T)
     value: Tensor
     score: Tensor
     point: Tensor  # (B, m)
@@ -130,9 +130,7 @@ class BoxBounder:
             offset = torch.where(pairs.present[again], rows.bias[region[box[again]][:, None], at], 0)
             multipliers = best.multipliers[again]
             combined = (multipliers[:, None] @ each).squeeze(1)
-            error = gamma(
-                2 * multipliers.shape[1] + _EXTRA_ERRORS, unit_roundoff(low.dtype)
-            )  # relative error of the combined row
+            error = gamma(2 * multipliers.shape[1] + _EXTRA_ERRORS, unit_roundoff(low.dtype))  # the combined row
             lost = error * ((multipliers[:, None] @ each.abs()).squeeze(1) @ problem.reach)
             lost = lost + error * (multipliers * offset.abs()).sum(1)
             form, lift = lower_planes(box[again], combined, (multipliers * offset).sum(1) - lost)
