@@ -1696,8 +1696,8 @@ BREAKS = [
     # trees of ends
     Break(
         "search/branch_and_bound.py",
-        "self.reached, self.rule, self.offer, self.upper\n",
-        "self.reached, self.rule, self.offer, self.reached\n",
+        "self.upper,\n            self.root_shares,",
+        "self.reached,\n            self.root_shares,",
         SEARCH,
     ),
     Break("search/tightening.py", 'self._close(urgent["row"][~wanted], urgent["value"][~wanted])', "pass", FOREST),
