@@ -2761,7 +2761,7 @@ BREAKS = [
     Break("proof/check.py", 'eps * side if ball["relative"] else', 'eps if ball["relative"] else', CHECKED_HOSTILE),
     Break(
         "proof/check.py",
-        "sum_rounded_up(np.sqrt(sum_rounded_up(members @ moving**2)) * eps)",
+        "sum_rounded_up(np.sqrt(squares) * eps)",
         "0.9 * best",
         CHECKED_HOSTILE,
     ),
