@@ -295,7 +295,9 @@ def test_what_no_certificate_speaks_of_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"got an explanation of the objective 'mean', expected 'margin'"):
         mean.certificate()
     smoothed = pm.SmoothEVA(small(), pm.Ball(0.1), progress=False).explain(inputs())
-    with pytest.raises(InputError, match=r"got an explanation by SmoothEVA, expected one by pm.EVA, pm.TargetedEVA or"):
+    with pytest.raises(
+        InputError, match=r"got an explanation by SmoothEVA, expected one by pm.EVA, pm.TargetedEVA, pm.Sufficient or"
+    ):
         smoothed.certificate()
     e = explained(small(), pm.Ball(0.1))
     e.save(tmp_path / "e.proofmap")

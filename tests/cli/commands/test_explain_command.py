@@ -210,7 +210,8 @@ def test_every_method_names_its_kind_of_bound(method: str, tmp_path: Path) -> No
     assert found.exit_code == 0, found.output
     saved = pm.Explanation.load(tmp_path / "out" / "x.proofmap")
     said = found.stdout.splitlines()[0]
-    bounded = saved.guarantee in ("certified", "probable") and method != "sufficient"  # which names groups instead
+    names_groups = method in ("sufficient", "contrastive")
+    bounded = saved.guarantee in ("certified", "probable") and not names_groups
     assert ("<=" in said) == bounded
     assert ("smoothed AO(B) <= " in said) == ("with probability 99.9 %, noise σ = ε" in said) == (method == "probable")
     assert (">=" in said) == (saved.guarantee == "sampled")
