@@ -2545,7 +2545,8 @@ TEXTS_OF_OUTPUTS = {  # the same of a dossier about outputs and labels
     "templates/report.html": "b11779b3b5dcc69682e99f99b3c8f0b725081b91a322ad4fc2557040029c4bc4",
     "templates/sample.html": "1023cf6a1dd95d04402e80b6ac220724eaabd64cc8441e49cc84582e56a7c584",
 }
-ABOUT = {  # the columns of claims.csv that tell what a claim is about, and its name for a row's ends
+# The columns of claims.csv that tell what a claim is about, and its name for a row's ends.
+ABOUT: dict[str, tuple[tuple[str, ...], str, str]] = {
     "decisions": (("target", "rivals"), "ao", "decision"),
     "outputs": (("statement", "entries", "reduce", "direction", "centre"), "row", "statement"),
 }
