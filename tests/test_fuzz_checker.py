@@ -115,7 +115,7 @@ def test_every_way_of_computing_is_close_to_the_exact_one() -> None:
 SLOW = {
     "files": range(300, 900),
     "networks": range(22, 33),
-    "forgeries": range(150, 400),
+    "forgeries": range(150, 300),
     "dossiers": range(40),
     "properties": range(60, 100),
 }

@@ -43,7 +43,7 @@ def assert_same(graph: Graph, model: Callable[[Tensor], Tensor], draw: Callable[
 
 NOT_EXPORTED = dict.fromkeys(("adaptive_max_pool2d", "rrelu"), "torch.onnx has no function for it")
 # torch.onnx writes these as a selection by a comparison, not as ONNX's own operators
-COMPARED = {"softshrink": "Sign", "hardshrink": "LessOrEqual", "threshold": "LessOrEqual"}
+COMPARED = {"softshrink": "Greater", "hardshrink": "LessOrEqual", "threshold": "LessOrEqual"}
 COMPARED["threshold like relu"] = "LessOrEqual"
 MOVED = {"avg_pool without channels": "torch.onnx pools with the samples on the axis of the channels"}
 

@@ -5,8 +5,8 @@
 
 A new metric is one file and one line in the table of `registry.py`.
 
->>> sorted(pm.metrics.METRICS)[:3]
-['adversarial-deletion', 'deletion', 'deletion-blur']
+>>> "deletion" in pm.metrics.METRICS
+True
 """
 
 from collections.abc import Mapping
