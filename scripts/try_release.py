@@ -20,7 +20,7 @@ from pathlib import Path
 NEEDS_EXTRA = {  # the call, and the extra that its error must name
     "explain zoo:mnist_mlp digit.png --groups superpixels:8": "superpixels",
     "explain zoo:efficientnet_lite0 digit.png": "imagenet",
-    "explain sine.onnx digit.png": "onnx",
+    "explain acos.onnx digit.png": "onnx",
     "export results results.parquet": "export",
     "export results results.zarr": "export",
     "run digits.npz --model zoo:mnist_mlp --eps 0.01 --engine ray --out elsewhere": "ray",
@@ -89,10 +89,10 @@ def write_files() -> None:
     images, labels = data.digits()
     Image.fromarray((images[0, 0].numpy() * 255).round().astype(np.uint8)).save("digit.png")
     np.savez("digits.npz", images=images[:2].numpy(), labels=labels[:2].numpy())
-    nodes = [helper.make_node("Sin", ["x"], ["s"], name="wave"), helper.make_node("Flatten", ["s"], ["y"])]
+    nodes = [helper.make_node("Acos", ["x"], ["s"], name="angle"), helper.make_node("Flatten", ["s"], ["y"])]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, 28, 28])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 784])
-    save(helper.make_model(helper.make_graph(nodes, "sine", [x], [y])), "sine.onnx")
+    save(helper.make_model(helper.make_graph(nodes, "acos", [x], [y])), "acos.onnx")
 
 
 def try_demo() -> None:
