@@ -1,21 +1,20 @@
 """Properties of outputs over boxes: verdicts agree with an enumeration of all activation patterns."""
 
 from importlib import import_module
-from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 from torch import Tensor, nn
 
 import proofmap as pm
+from fuzz.properties import HIDDEN, OUTPUTS, deepest
 from proofmap.errors import InputError, UnsupportedError
 from proofmap.verify.property import Region, Unsafe, decide
 
 Array = NDArray[np.float64]
-INPUTS, HIDDEN, OUTPUTS = 2, 4, 3
+INPUTS = 2
 
 
 def network(seed: int) -> nn.Sequential:
@@ -36,30 +35,6 @@ def box(lower: list[float], upper: list[float], *unsafe: Unsafe) -> Region:
 def unsafe(weight: list[list[float]], bias: list[float], strict: bool = False) -> Unsafe:
     rows = torch.tensor(weight, dtype=torch.float64)
     return Unsafe(rows, torch.tensor(bias, dtype=torch.float64), torch.full((len(bias),), strict))
-
-
-def deepest(net: nn.Sequential, region: Region, case: Unsafe) -> float:
-    """Return the exact maximum over the box of the smallest -(a·y + b): at least 0 if the case can be met.
-
-    Where the pattern of the hidden layer is fixed the network is affine, and this is a linear program in (x, t).
-    """
-    first, last = net[0], net[2]
-    assert isinstance(first, nn.Linear)
-    assert isinstance(last, nn.Linear)
-    w, b, v, c = (p.detach().double().numpy() for p in (first.weight, first.bias, last.weight, last.bias))
-    best = -np.inf
-    for pattern in product([0.0, 1.0], repeat=HIDDEN):
-        on = np.array(pattern)
-        sign = 1 - 2 * on  # on: -(w x + b) <= 0; off: w x + b <= 0
-        outputs, constant = v @ (on[:, None] * w), v @ (on * b) + c
-        rows, bias = case.weight.numpy(), case.bias.numpy()
-        above = np.concatenate([np.c_[sign[:, None] * w, np.zeros(HIDDEN)], np.c_[rows @ outputs, np.ones(len(rows))]])
-        limits = np.concatenate([-sign * b, -(rows @ constant + bias)])
-        ends = [*zip(region.lower.tolist(), region.upper.tolist(), strict=True), (None, 1e3)]
-        answer = linprog([0.0] * INPUTS + [-1.0], A_ub=above, b_ub=limits, bounds=ends)
-        if answer.status == 0:
-            best = max(best, -float(answer.fun))
-    return best
 
 
 def drawn(generator: np.random.Generator) -> Region:

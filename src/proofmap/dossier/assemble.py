@@ -49,7 +49,7 @@ class Summary:
     certified: int  # samples with a certificate
     proven: str  # "95 of 100 samples (95.0 %)"
     ball: str
-    kind: str  # what is proven: "decisions" or "statements about outputs"
+    kind: str  # the verdict counts these: "decisions" or "statements about outputs"
 
 
 def dossier(

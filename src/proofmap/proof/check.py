@@ -1224,7 +1224,7 @@ class Question(SimpleNamespace):
         return best
 
     def of_few(self, sizes: Array, most: int | None = None) -> Array:
-        """Of sizes (G, R) of groups, the sum of the largest that a point may move, but of `most`: (1, R), rounded up.
+        """The sum of the largest `few` sizes (G, R) of groups, or of the largest `most`: (1, R), rounded up.
 
         Without `few`, the sizes are those of the members.
         """
@@ -1467,7 +1467,7 @@ class OutputLimit(NamedTuple):
         return number(step if math.isinf(step) else self.middle + Fraction(step), rounding, 6)
 
     def in_words(self, most: float) -> str:
-        """What the outputs are, where all rows are at most this."""
+        """The outputs in words where all rows are at most this."""
         return f"{self.name} is {self.limits(most)}"
 
     def verdict(self, claim: Claim) -> str:
@@ -2550,7 +2550,7 @@ ABOUT: dict[str, tuple[tuple[str, ...], str, str]] = {
     "decisions": (("target", "rivals"), "ao", "decision"),
     "outputs": (("statement", "entries", "reduce", "direction", "centre"), "row", "statement"),
 }
-COUNTED = {"decisions": "decisions", "outputs": "statements about outputs"}  # what a verdict counts
+COUNTED = {"decisions": "decisions", "outputs": "statements about outputs"}  # a verdict counts these
 RECORD = "run/certificates/index.json"
 MEMBER = re.compile(  # every name that a dossier may have: nothing else can be in it, or be unpacked from it
     r"manifest\.json|samples\.json|claims\.(csv|json)|evidence\.(json|html|md)|report\.html|README\.txt|environment\.json"
@@ -2562,7 +2562,7 @@ FORMULA = re.compile(r"'|[\t\r\n]|\s*[=+\-@＝＋－＠]")  # a text that a spre
 
 
 def kind_of(claim: Claim) -> str:
-    """Which texts a dossier about such claims has."""
+    """The kind of texts that a dossier about such claims has."""
     if isinstance(claim.statement, GroupSets):
         return "sets"
     return "decisions" if isinstance(claim.statement, Decision) else "outputs"
@@ -3342,7 +3342,7 @@ def read_halvings(tree: Array, boxes: list[Ends]) -> tuple[list[int], Array, Arr
 
 
 class PropertyClaim(SimpleNamespace):
-    """What a certificate claims about a network and a property: that it holds, or that a point violates it."""
+    """A certificate claims that a network has a property, or that a point violates it."""
 
     @classmethod
     def read(cls, members: dict[str, bytes], claim: dict[str, Any], model: Any, given: Any) -> PropertyClaim:
